@@ -71,8 +71,7 @@ def _harvest_notes(report: "HarvestReport") -> "Iterator[str]":
         if group.unknown:
             version = f" {group.version}" if group.version else ""
             yield f"{group.cli}{version}: records of unknown types: {format_counts(group.unknown)}"
-    for cli, version, tested in report.newer:
-        yield f"{cli} {version} is newer than {tested}, the version that whet was tested with"
+    yield from report.warnings()
     for cli, count in report.broken.items():
         yield f"{cli}: {plural(count, 'line', 'lines')} could not be read"
     yield from report.failures

@@ -1,5 +1,6 @@
 """What a harvest found, per agent and version, and what the user should know about it."""
 
+import importlib.util
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,13 @@ class HarvestReport(_Record):
     @property
     def read(self) -> int:
         return sum(group.read for group in self.groups)
+
+    def warnings(self) -> Iterator[str]:
+        """What makes the harvest less sure than it could be."""
+        for cli, version, tested in self.newer:
+            yield f"{cli} {version} is newer than {tested}, the version that whet was tested with"
+        if self.read and importlib.util.find_spec("detect_secrets") is None:
+            yield "secrets are masked by whet's own rules only; for those of vendors: pip install 'whet[sleep]'"
 
 
 def find_newer(groups: Sequence[Group], readers: Sequence[Reader]) -> Iterator[tuple[str, str, str]]:

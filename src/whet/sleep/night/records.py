@@ -40,8 +40,7 @@ def describe_harvest(read: HarvestReport) -> dict[str, Any]:
 
 
 def _notes(read: HarvestReport) -> Iterator[str]:
-    for cli, version, tested in read.newer:
-        yield f"{cli} {version} is newer than {tested}, the version that whet was tested with"
+    yield from read.warnings()
     yield from read.failures
 
 
