@@ -72,6 +72,8 @@ def run(
         say(str(held))  # the other night does the work
         return
     status()
+    if record.outcome is Outcome.FAILED:
+        raise typer.Exit(1)
     if record.outcome in {Outcome.BUDGET, Outcome.NO_TIME}:
         raise typer.Exit(ENDED_EARLY)
 

@@ -125,7 +125,9 @@ async def run_night(setting: Setting, store: SleepStore, *, scheduled: bool = Fa
             return night.skip(reason)
         try:
             await night.run()
-        except (UserError, NotMeasured) as error:
+        except NotMeasured as error:
+            night.fail(error)
+        except UserError as error:
             night.fail(error)
             raise
         return night.end()
@@ -345,6 +347,7 @@ class Night:
         return self.record
 
     def fail(self, error: Exception) -> None:
+        """Put an error on record. What was measured is kept."""
         self._set(outcome=Outcome.FAILED, detail=str(error))
         self.end()
 
