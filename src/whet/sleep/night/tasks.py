@@ -11,7 +11,7 @@ from whet.ids import digest
 from whet.runs.checks.tasks import open_resources
 from whet.sandbox import DEFAULT, sandbox_named
 from whet.skills.rollouts.splits import FEWEST_TRAIN, FEWEST_VALIDATION
-from whet.sleep.bank import BankTask, TaskKind, list_changed_paths, make_carrier, name_family, split_families
+from whet.sleep.bank import BankTask, TaskKind, make_carrier, name_family, split_families
 from whet.sleep.mining.mine import mine
 from whet.sleep.mining.options import MineKind, MineOptions
 from whet.sleep.mining.sessions.mine import BANK, SessionMiner, SessionsReport
@@ -49,14 +49,13 @@ async def _mine_history(store: SleepStore, repository: Path, wanted: int) -> lis
 
 
 def _read_mined(folder: Path, repository: Path) -> BankTask:
-    """A task of the history, with its family: the files that its solution changes."""
+    """A task of the history. Its family is the file that it is about."""
     about = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))["metadata"]["mined"]
-    paths = list_changed_paths((folder / "solution" / "change.patch").read_bytes())
     return BankTask(
         id=folder.name,
         kind=KINDS[MineKind(about["kind"])],
         repository=str(repository),
-        family=name_family(str(repository), paths),
+        family=name_family(str(repository), [about["family"]]),
         at=about["at"],
         folder=folder,
         proof="fails untouched and passes with the known work, 3 times each",
