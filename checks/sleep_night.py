@@ -24,8 +24,9 @@ from support.sleep_world import hash_everything
 from support.waiting import until
 from whet.agents import agent_named
 from whet.agents.agent import ModelEndpoint
-from whet.agents.cli import CliAgent, Launch, Output
+from whet.agents.cli import CliAgent
 from whet.agents.install.run import node_program
+from whet.agents.launch import Launch, Output
 from whet.runs.config import Config, ModelConfig
 from whet.sleep.demo.world import CHECK, RULE, make_repository, make_world, write_script
 from whet.sleep.night.flow import Setting, agree, run_night

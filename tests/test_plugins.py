@@ -24,7 +24,8 @@ short = tidy_agent:Short
 """
 MODULE = """
 from typing import ClassVar, Literal
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 
 class Tidy(CliAgent):
     kind: Literal["tidy"] = "tidy"

@@ -9,7 +9,7 @@ import pytest
 
 from support import contract_world as w
 from support.recordings import ERRAND, check_conversations, check_errand
-from whet.agents.cli import Traits
+from whet.agents.launch import Traits
 from whet.agents.skill_delivery import Delivered
 from whet.exchange import EXACT, Kind
 from whet.rollout.result import SkillSeen

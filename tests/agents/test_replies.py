@@ -12,7 +12,7 @@ from whet.agents import Agent
 from whet.agents.answers import REMINDER
 from whet.agents.chat import ChatAgent
 from whet.agents.claude_code import ClaudeCode
-from whet.agents.cli import Output
+from whet.agents.launch import Output
 from whet.agents.loop import LoopAgent
 from whet.agents.qwen import Qwen
 from whet.errors import UserError

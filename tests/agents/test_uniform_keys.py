@@ -8,7 +8,7 @@ import pytest
 
 from support.contract_world import named, rolled_out, scene, task
 from whet.agents import CLIS, CliAgent, ModelEndpoint, agent_named
-from whet.agents.cli import Launch
+from whet.agents.launch import Launch
 from whet.errors import UserError
 from whet.testing import call, say
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import CLIS, AnyAgent, CliAgent, agent_named
-from whet.agents.cli import Traits
 from whet.agents.install.packages import PACKAGES
 from whet.agents.install.run import install
+from whet.agents.launch import Traits
 from whet.exchange import Exchange, Kind
 from whet.gateway import Gateway, Model
 from whet.gateway.dialects import DIALECTS

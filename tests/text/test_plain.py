@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from whet.agents import AgentReport, StopReason
 from whet.agents.answers import read_tagged_answer
-from whet.agents.cli import Output
+from whet.agents.launch import Output
 from whet.rollout.result import Result, redact_result
 from whet.scoring import Score
 from whet.text.plain import MAX_DEPTH, find_tagged, plain_text, plain_value, read_json

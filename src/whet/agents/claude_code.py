@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from whet.agents.agent import ModelEndpoint
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 
 MODELS = ("MODEL", "SMALL_FAST_MODEL", *(f"DEFAULT_{tier}_MODEL" for tier in ("OPUS", "SONNET", "HAIKU", "FABLE")))
 QUIET = {

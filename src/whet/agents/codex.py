@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 from whet.text.plain import read_json
 
 MODEL = """\

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
 from whet.agents.install.packages import CACHE
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 
 
 class Copilot(CliAgent):

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 from whet.agents.own_command import command_files, prompt_argument
 
 SETTINGS = {

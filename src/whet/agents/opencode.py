@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.agent import ModelEndpoint
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 
 CONFIG = ".config/opencode"
 RIPGREP = f"node_modules/@vscode/ripgrep-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}/bin"

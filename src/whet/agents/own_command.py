@@ -3,7 +3,7 @@ into `a@b`. They do not change the text of a user-defined command, so whet turns
 
 import json
 
-from whet.agents.cli import Launch
+from whet.agents.launch import Launch
 
 NAME = "the-task"
 MARKS = ("@{", "!{", "{{args}}")

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.cli import CliAgent
+from whet.agents.launch import AgentOutput, Launch, Output, Start, Traits
 
 SETTINGS = {"retry": {"enabled": False, "provider": {"maxRetries": 0, "timeoutMs": 3_600_000}}}
 

@@ -10,9 +10,9 @@ import msgspec
 
 from whet.agents.pi import Pi
 from whet.ids import is_own_session
-from whet.sleep.readers.branch import Link, find_branch
+from whet.sleep.readers.branch import Link, read_story
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.jsonl import FIELD_LIMIT, Lines, clip, read_time
+from whet.sleep.readers.jsonl import FIELD_LIMIT, clip, read_time
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 
@@ -39,12 +39,7 @@ class PiReader:
         yield from map(Source, sorted(Pi.traits.locate(".pi/agent/sessions", home, env).glob("*/*.jsonl")))
 
     def read(self, source: Source) -> Reading:
-        branch, end = find_branch(source.path, _Link)
-        lines, story = Lines(source.path, end), _Story(source.path)
-        for offset, entry in lines:
-            story.take(entry, offset, is_current=clip(entry.get("id")) in branch)
-        session = story.finish(lines.digest)
-        return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
+        return read_story(source, _Link, "id", _Story(source.path))
 
 
 class _Story:

@@ -11,9 +11,9 @@ import msgspec
 
 from whet.agents.qwen import Qwen
 from whet.ids import is_own_session
-from whet.sleep.readers.branch import Link, find_branch
+from whet.sleep.readers.branch import Link, read_story
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.jsonl import Lines, clip, read_time
+from whet.sleep.readers.jsonl import clip, read_time
 from whet.sleep.readers.parts import file_of, read_edit, response_text, texts, typed_text
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
@@ -53,12 +53,7 @@ class QwenReader:
         yield from map(Source, sorted(Qwen.traits.locate(".qwen/projects", home, env).glob("*/chats/*.jsonl")))
 
     def read(self, source: Source) -> Reading:
-        branch, end = find_branch(source.path, _Link)
-        lines, story = Lines(source.path, end), _Story(source.path)
-        for offset, record in lines:
-            story.take(record, offset, is_current=clip(record.get("uuid")) in branch)
-        session = story.finish(lines.digest)
-        return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
+        return read_story(source, _Link, "uuid", _Story(source.path))
 
 
 class _Story:
