@@ -218,7 +218,7 @@ async def check_kills() -> Iterator[tuple[bool, str]]:
     (calls, whole, _, _), (more, killed, proposals, used) = nights["whole"], nights["killed"]
     lost = used * AT_ONCE
     found += [
-        (proposals == 1, f"{proposals} proposal after {used} kills"),
+        (proposals == 1 and used == KILLS, f"{proposals} proposal after {used} kills"),
         (killed.cost.rollouts <= whole.cost.rollouts + lost, f"{killed.cost.rollouts} rollouts, {whole.cost.rollouts}"),
         (more <= calls + 3 * lost, f"{more} model calls, {calls} without kills: at most what was under way is lost"),
     ]
@@ -233,7 +233,7 @@ async def _run_killed(folder: Path, model: ScriptedModel, kills: int) -> int:
         process = await asyncio.create_subprocess_exec(
             sys.executable, __file__, "night", str(folder), model.url, start_new_session=True
         )
-        enough = len(model.requests) + 15 + killed
+        enough = len(model.requests) + 8
         reached = partial(_has_asked, model, process, enough)
         if killed < kills:
             await until(reached, seconds=300)
