@@ -97,18 +97,14 @@ class Target(_Record):
         return self.before, self.after
 
 
-class Proposal(_Record):
-    """A change of one or more files, adopted together or not at all."""
+class _Reasons(_Record):
+    """Where a change comes from, and what speaks for it."""
 
-    id: str
     night: str
     """Id of the night that made it."""
     repository: Path | None
     """None for files in the user's home."""
-    targets: tuple[Target, ...]
-    edit: str
-    """What the edit says, in one line."""
-    rule: str
+    rule: str = ""
     """Id of the rule that it is about; empty if it is about none."""
     why: str = ""
     """The reason in one line, where `sessions` do not tell it."""
@@ -119,6 +115,15 @@ class Proposal(_Record):
     certificate: Path | None = None
     certified: bool = False
     evidence: Evidence
+
+
+class Proposal(_Reasons):
+    """A change of one or more files, adopted together or not at all."""
+
+    id: str
+    targets: tuple[Target, ...]
+    edit: str
+    """What the edit says, in one line."""
     created: AwareDatetime
     added: int = 0
     removed: int = 0
@@ -146,22 +151,13 @@ class Rejection(_Record):
     at: AwareDatetime
 
 
-class Draft(_Record):
+class Draft(_Reasons):
     """What a night hands in: a document before and after, of which the learned block counts."""
 
-    night: str
-    repository: Path | None
     targets: tuple[Path, ...]
     """The files to change, as agents find them. Names that lead to one file are one target."""
     before: str
     after: str
-    rule: str = ""
-    why: str = ""
-    sessions: tuple[Sighting, ...] = ()
-    proof: str = ""
-    certificate: Path | None = None
-    certified: bool = False
-    evidence: Evidence
 
 
 def stage(store: SleepStore, draft: Draft, redaction: "Redaction", now: datetime, home: Path) -> Proposal:
