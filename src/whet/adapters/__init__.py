@@ -1,0 +1,1 @@
+"""Rollouts of `whet serve` in the trainers that people use: one file per trainer, each over `whet.client`."""
