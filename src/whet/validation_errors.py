@@ -13,7 +13,7 @@ from whet.errors import UserError, did_you_mean
 SHOWN = 10
 """Maximum number of problems shown per file."""
 
-_SECRET_KEYS = frozenset({"env", "verify_env", "solution_env", "headers"})
+_SECRET_KEYS = frozenset({"env", "verify_env", "solution_env", "headers", "token", "sha256", "api_key"})
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
