@@ -131,10 +131,55 @@ ALTER TABLE exchange ADD COLUMN prompt_ids INTEGER REFERENCES piece;
 ALTER TABLE exchange ADD COLUMN prompt_ids_at INTEGER;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _PROMPT_IDS)
+# What clients of `whet serve` requested, what became of their rollouts, and the log of the weights of its models. A
+# request's body is JSON without keys. A rollout is done when it has an outcome. In `policy`, `addresses` are those
+# that served the version; `given` is JSON of what the update itself named. An update that is repeated for other
+# addresses has the same number.
+_SERVED = """
+CREATE TABLE request (
+  id TEXT PRIMARY KEY,
+  owner TEXT NOT NULL,
+  key TEXT,
+  digest TEXT NOT NULL,
+  created REAL NOT NULL,
+  priority INTEGER NOT NULL,
+  body INTEGER NOT NULL REFERENCES blob,
+  UNIQUE (owner, key)
+);
+CREATE INDEX request_owner ON request (owner);
+
+CREATE TABLE served (
+  rollout TEXT PRIMARY KEY REFERENCES rollout,
+  request TEXT NOT NULL REFERENCES request,
+  place INTEGER NOT NULL,
+  ended REAL,
+  outcome TEXT,
+  cause TEXT,
+  reason TEXT NOT NULL,
+  UNIQUE (request, place),
+  CHECK ((ended IS NULL) = (outcome IS NULL))
+);
+CREATE INDEX served_open ON served (rollout) WHERE outcome IS NULL;
+
+CREATE TABLE policy (
+  id INTEGER PRIMARY KEY,
+  model TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  version TEXT NOT NULL,
+  at REAL NOT NULL,
+  addresses TEXT NOT NULL,
+  given TEXT NOT NULL
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _PROMPT_IDS, _SERVED)
 """Script n brings a database from version n to version n + 1. What has been released is never changed."""
 
 VERSION = len(MIGRATIONS)
+OLDEST_READ = 2
+"""The oldest version that is read as it is. It has all but what `whet serve` keeps."""
+SERVED_SINCE = 3
+"""The version from which on a database has the tables of `whet serve`."""
 
 
 class DamagedError(ValueError):

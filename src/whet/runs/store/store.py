@@ -16,6 +16,7 @@ from whet.runs.store import exchanges, schema
 from whet.runs.store.blobs import Blobs
 from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
+from whet.runs.store.served import PolicyRow, ServedTables
 from whet.scoring.score import Cause
 
 DATABASE = "run.db"
@@ -36,6 +37,8 @@ class Store:
         self._db = db
         self._lock = lock
         self._blobs = Blobs(db)
+        self.served = ServedTables(db, self._blobs)
+        """What `whet serve` keeps."""
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -62,7 +65,7 @@ class Store:
         """Open a run for reading: finished, being written, or left behind by a killed process. Makes no file."""
         path = _find_database(folder)
         with _connect(path, "ro") as db:
-            schema.check_version(db, path, oldest=schema.VERSION)
+            schema.check_version(db, path, oldest=schema.OLDEST_READ)
             return cls(db)
 
     def close(self) -> None:
@@ -135,6 +138,7 @@ class Store:
             new = [(new, old) for old, new in renamed.items()]
             self._db.executemany("UPDATE rollout SET id = ? WHERE id = ?", new)
             self._db.executemany("UPDATE attempt SET rollout = ? WHERE rollout = ?", new)
+            self._db.executemany("UPDATE served SET rollout = ? WHERE rollout = ?", new)
             self._db.execute(
                 "UPDATE task SET digest = ?, origin = ?, spec = ? WHERE id = ?",
                 (task.digest, task.origin, task.spec, task.id),
@@ -219,14 +223,14 @@ class Store:
         with self.atomic():
             self._db.executemany("UPDATE attempt SET final = 0 WHERE rollout = ?", [(one,) for one in rollouts])
 
-    def interrupt_open_attempts(self) -> int:
+    def interrupt_open_attempts(self, rollout: str | None = None) -> int:
         """End the attempts that a killed process left open, at their last sign of life; how many there were.
-        To be called before any attempt is started."""
+        To be called before any attempt is started; or for one rollout, when its attempt was cancelled."""
         return self._db.execute(
-            """UPDATE attempt SET cause = ?,
+            """UPDATE attempt SET cause = ?1,
                  ended = max(started, coalesce((SELECT max(ended) FROM exchange WHERE attempt = attempt.id), started))
-               WHERE ended IS NULL""",
-            (Cause.INTERRUPTED,),
+               WHERE ended IS NULL AND (?2 IS NULL OR rollout = ?2)""",
+            (Cause.INTERRUPTED, rollout),
         ).rowcount
 
     def attempts_of(self, rollout: str) -> list[AttemptRow]:
@@ -337,6 +341,14 @@ class Store:
         """The names of an attempt's logs that begin like this."""
         rows = self._db.execute("SELECT name FROM log WHERE attempt = ? ORDER BY name", (attempt,))
         return [name for (name,) in rows if name.startswith(beginning)]
+
+    def policy_updates(self) -> list[PolicyRow]:
+        """Every update of the weights of a model, in order. Only runs of `whet serve` have them."""
+        return self.served.policy_updates()
+
+    def served_groups(self) -> dict[str, str]:
+        """By rollout: the request of a client that it belongs to. Only runs of `whet serve` have them."""
+        return self.served.groups()
 
     def data_version(self) -> int:
         """Another number than before when another connection has written to the run since."""
