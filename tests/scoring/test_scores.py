@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from support.judging_world import checks_in, judged
 from whet.errors import UserError
-from whet.scoring import Cause, Score, combine, judges_of
+from whet.scoring import Cause, Score, combine
 from whet.scoring.answers import normalise
+from whet.scoring.task_judges import check_is_judged
 from whet.tasks import Task
 
 values = st.floats(0, 1)
@@ -96,5 +97,5 @@ async def test_all_that_a_task_ships_is_judged(tmp_path: Path) -> None:
 
 def test_a_task_with_nothing_to_judge_by_is_refused() -> None:
     with pytest.raises(UserError) as refusal:
-        judges_of(Task(id="t", instruction="-", origin="q.jsonl:3"))
+        check_is_judged(Task(id="t", instruction="-", origin="q.jsonl:3"))
     assert str(refusal.value) == "q.jsonl:3: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'"

@@ -10,6 +10,7 @@ from whet.agents.command import CommandAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.rollout.attempt import attempt
+from whet.rollout.observer import RolloutObserver
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
@@ -43,6 +44,7 @@ async def attempted(
     secrets: tuple[str, ...] = (),
     host_env: Mapping[str, str] | None = None,
     skill: Skill | None = None,
+    observer: RolloutObserver | None = None,
     **model: Any,
 ) -> Attempted:
     """Attempt a task once with a model that gives these replies. More keywords are fields of the model."""
@@ -55,7 +57,7 @@ async def attempted(
         fields = {"attempts": 1, "backoff_sec": 0.01, "connect_sec": 0.3, **model}
         small = Model(name="small", url=scripted.url, upstream_name="tiny", key=key, **fields)
         resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor(secrets), host_env or {})
-        result = await attempt(Rollout("r", task, agent, small, skill), resources, record)
+        result = await attempt(Rollout("r", task, agent, small, skill), resources, record, observer=observer)
     return Attempted(result, exchanges)
 
 

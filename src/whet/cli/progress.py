@@ -150,7 +150,7 @@ class Progress:
 
     def _retries(self, folder: Path, causes: set[Cause]) -> list[str]:
         """The commands that can make up for scores that are missing for these causes."""
-        lines = [f"{self._resume}  # retries what is missing"] if causes - {Cause.JUDGE} else []
+        lines = [f"{self._resume}  # retries what is missing"] if causes - {Cause.JUDGE, Cause.UNJUDGED} else []
         if Cause.JUDGE in causes:
             lines.append(f"{command('rejudge', str(folder))}  # when the judge is mended; --resume then runs the rest")
         return lines

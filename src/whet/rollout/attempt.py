@@ -19,6 +19,7 @@ from whet.gateway import Limits, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.rollout.failures import OWN_CAUSES, Blame, describe_ending, find_failure, stop_reason
 from whet.rollout.judging import Judgement, find_requested_calls, judge_work, list_logged_calls
+from whet.rollout.observer import Phase, RolloutObserver
 from whet.rollout.resources import RunResources
 from whet.rollout.result import (
     CommandResult,
@@ -45,6 +46,7 @@ SHARED = 4
 """With this many rollouts or more, one that uses more than half of a limit of the run has taken the others' share."""
 FILES_LIMIT, FILE_ROOM, FILES_ROOM = 100, 64 << 10, 1 << 20
 """How many files of the agent are kept with a rollout, and how many bytes of one and of all of them."""
+UNJUDGED = "the task has nothing that judges it: no tests, verify command, answer or judge"
 ENDING_SEC = 10.0
 """How long a killed agent may take to report."""
 
@@ -59,13 +61,14 @@ async def attempt(
     record: Recorder,
     record_judge: Recorder = _discard,
     blame: Blame | None = None,
+    observer: RolloutObserver | None = None,
 ) -> Result:
     """Attempt a rollout once. Only a failing recorder raises: a run that cannot be recorded must stop.
 
     Model calls of judges, and other questions that whet itself asks, go to `record_judge`. Without `blame`, every
     failure makes the score missing.
     """
-    one = _Attempt(rollout, resources, record, record_judge, blame)
+    one = _Attempt(rollout, resources, record, record_judge, blame, observer)
     try:
         score = await one.run()
     except SandboxError as error:
@@ -101,11 +104,14 @@ class _Attempt:
         record: Recorder,
         record_judge: Recorder,
         blame: Blame | None,
+        observer: RolloutObserver | None,
     ) -> None:
         self.rollout, self.resources, self.task = rollout, resources, rollout.task
         self._record, self._record_judge, self._blame = record, record_judge, blame
+        self._observer = observer
+        self._observer_error: Exception | None = None
         self.judges = judges_of(rollout.task)
-        self.observer = _Observer(rollout, wants_calls=any(judge.spec.needs_calls for judge in self.judges))
+        self.calls_seen = _CallReader(rollout, wants_calls=any(judge.spec.needs_calls for judge in self.judges))
         self.session: Session | None = None
         self.replay: ReplaySession | None = None
         self.report: AgentReport | None = None
@@ -139,11 +145,13 @@ class _Attempt:
             failure = await self.find_failure(ended)
             if failure is not None and not self.may_count_later(failure):
                 return failure
+            limit = str(ended.session.limits.ended_by) if ended.session.limits.ended_by else None
+            ending = describe_ending(ended.report, limit, self.changes)
+            if not self.judges:
+                return failure or Score.missing(Cause.UNJUDGED, "; ".join(filter(None, (ending, UNJUDGED))))
             work = self.make_work(box, ended.report, verify_env, before, after)
             with self.phase("judge"):
                 await judge_work(work, self.judges, self.rollout, self.resources, self._record_judge, self.judgement)
-            limit = str(ended.session.limits.ended_by) if ended.session.limits.ended_by else None
-            ending = describe_ending(ended.report, limit, self.changes)
             return failure or combine(
                 self.judgement.scores, {judge.name: judge.weight for judge in self.judges}, ending
             )
@@ -160,10 +168,12 @@ class _Attempt:
                 report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
             await session.close()
+        if self._observer_error is not None:
+            raise self._observer_error
         if session.totals.answered:
             resources.endpoints.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=self.must_call)
-        if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
+        if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.calls_seen.model_declined:
             stop = StopReason.REFUSED
         self.report = report.model_copy(update={"stop": stop})
         return _Ended(self.report, session, broken)
@@ -180,11 +190,18 @@ class _Attempt:
         limits = Limits(**{"idle_sec": self.resources.idle_sec if enforced else None, **given})
         model = replace(rollout.model, allow=rollout.model.allow | frozenset(self.task.allow))
         self.replay = ReplaySession(rollout.prefix) if rollout.prefix else None
-        session = self.resources.gateway.open_session(
-            rollout.id, model, self._record, limits, rollout.sample, self.replay
-        )
-        session.on_exchange(self.observer.look)
+        record = self._record if self._observer is None else self._record_and_report
+        session = self.resources.gateway.open_session(rollout.id, model, record, limits, rollout.sample, self.replay)
+        session.on_exchange(self.calls_seen.look)
         return session
+
+    async def _record_and_report(self, exchange: Exchange) -> None:
+        assert self._observer is not None
+        await self._record(exchange)
+        try:
+            self._observer.on_exchange(exchange)
+        except Exception as error:  # noqa: BLE001 - raised below: the call itself went well, and the agent gets its reply
+            self._observer_error = error
 
     async def find_changes(self, before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
         found = await asyncio.to_thread(changes, before, after)
@@ -194,7 +211,7 @@ class _Attempt:
         return found
 
     def add_flags(self, report: AgentReport, found: tuple[Change, ...], *, planted: bool) -> None:
-        canaries, replay = self.observer.canaries, self.replay
+        canaries, replay = self.calls_seen.canaries, self.replay
         canaries.look(report.text, *(change.diff for change in found))
         conditions = {
             Flag.PLANTED_REWARD: planted,
@@ -240,7 +257,7 @@ class _Attempt:
             report.text,
             env,
             structured=report.answer,
-            calls=(*self.observer.calls, *list_logged_calls(self.tool_uses)),
+            calls=(*self.calls_seen.calls, *list_logged_calls(self.tool_uses)),
             captured=self.rollout.captured,
             changes=self.changes,
             diffs=partial(changes, before, after, whole=True),
@@ -252,12 +269,14 @@ class _Attempt:
     def _has_read_skill(self) -> bool | None:
         if self.rollout.skill is None:
             return False
-        sightings = self.observer.sightings
+        sightings = self.calls_seen.sightings
         return sightings.read if sightings else None
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure the wall time of a phase."""
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Report that a phase begins, and measure its wall time."""
+        if self._observer is not None:
+            self._observer.on_phase(name)
         started = time.monotonic()
         try:
             yield
@@ -266,7 +285,7 @@ class _Attempt:
 
     def result(self, score: Score) -> Result:
         """The result with this score."""
-        rollout, session, sightings = self.rollout, self.session, self.observer.sightings
+        rollout, session, sightings = self.rollout, self.session, self.calls_seen.sightings
         costs = [one for one in (self.judgement.spending, self.probing) if one is not None]
         return Result(
             score=score,
@@ -278,7 +297,7 @@ class _Attempt:
             changes=self.changes,
             files=self.files,
             unseen=self.unseen,
-            tools=dict(self.observer.tools.most_common()) if rollout.captured else None,
+            tools=dict(self.calls_seen.tools.most_common()) if rollout.captured else None,
             tool_uses=tuple(self.tool_uses),
             setup=tuple(self.setup),
             replay=self._replay_result(),
@@ -301,8 +320,8 @@ class _Attempt:
         )
 
 
-class _Observer:
-    """Looks at the agent's model calls as they are recorded."""
+class _CallReader:
+    """Reads the agent's model calls as they are recorded."""
 
     def __init__(self, rollout: Rollout, *, wants_calls: bool) -> None:
         """`wants_calls`: whether a judge needs to know which tools were called."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from whet.agents import AnyAgent
 from whet.box import Sandbox
@@ -12,7 +13,7 @@ from whet.gateway import Model
 from whet.ids import digest
 from whet.rollout.result import Rollout
 from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
-from whet.scoring import judges_of
+from whet.scoring.task_judges import check_is_judged
 from whet.skill import Skill
 from whet.tasks import Task, resolve_env
 from whet.tasks.judges import PythonSpec
@@ -89,7 +90,7 @@ def rollout_id(task: Task, agent: str, model: str, skill: str | None, sample: in
 def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str]) -> None:
     """UserError when a task cannot be run or judged here; before anything is spent."""
     for task in tasks:
-        judges_of(task)
+        check_is_judged(task)
         for variables in (task.env, task.verify_env):
             resolve_env(variables, env, task.origin)
         if task.unsupported is not None:
@@ -117,11 +118,18 @@ def find_changes(row: TaskRow, task: Task) -> list[str]:
     if row.digest == task.digest:
         return []
     then, now = (
-        {key: value for key, value in json.loads(spec).items() if key not in _NOT_THE_TASK}
+        {key: value for key, value in _read_spec(spec).items() if key not in _NOT_THE_TASK}
         for spec in (row.spec, public(task))
     )
     then.setdefault(FILES, now[FILES])  # earlier versions did not store it
     return sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+
+
+def _read_spec(spec: str) -> dict[str, Any]:
+    """A stored task. What an earlier version did not store has its default."""
+    stored, defaults = json.loads(spec), json.loads(public(Task(id="-", instruction="-")))
+    limits = {**defaults["limits"], **stored.get("limits", {})}
+    return {**{key: value for key, value in defaults.items() if key != FILES}, **stored, "limits": limits}
 
 
 def has_new_box_judges(row: TaskRow, task: Task) -> bool:

@@ -33,6 +33,7 @@ from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
 from whet.sandbox import DEFAULT, sandbox_named
 from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
+from whet.scoring.task_judges import check_is_judged
 from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import AnyJudge, Judges, RankSpec, locate_modules
 from whet.text.redact import Redactor, secrets_in
@@ -90,6 +91,8 @@ async def rejudge(
     tasks = _tasks(request)
     if others.judge:
         tasks = {name: with_judges(task, others.judge) for name, task in tasks.items()}
+    for task in tasks.values():
+        check_is_judged(task)
     specs = [*(judge for task in tasks.values() for judge in task.judge), *others.rank]
     judge_model = request.judge_model or config.defaults.judge_model
     configs = judge_model_configs(specs, judge_model, config)
@@ -272,7 +275,7 @@ def _cases(
 def _why_not_judged(result: Result) -> str:
     if result.report is None:
         return "the agent never ran"
-    if result.score.cause not in {None, Cause.JUDGE}:
+    if result.score.cause not in {None, Cause.JUDGE, Cause.UNJUDGED}:
         return f"there is no work to judge: {result.score.reason}"
     return ""
 

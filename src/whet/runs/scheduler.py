@@ -15,6 +15,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout.attempt import attempt
 from whet.rollout.failures import ENDPOINT_CAUSES, PERMANENT, Blame
+from whet.rollout.observer import RolloutObserver
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.options import Retry
@@ -116,11 +117,11 @@ def open_run(
 
 
 def _find_retried(store: Store, planned: Collection[str], retry: Retry) -> list[str]:
-    """The rollouts that have a score and are run again all the same."""
+    """The rollouts that are done and are run again all the same."""
     if retry is Retry.MISSING:
         return []
-    scored = {done.rollout.id: done.attempt.value or 0.0 for done in store.results() if done.rollout.id in planned}
-    return [name for name, value in scored.items() if retry is Retry.ALL or not is_pass(value)]
+    done = {one.rollout.id: one.attempt.value for one in store.results() if one.rollout.id in planned}
+    return [name for name, value in done.items() if retry is Retry.ALL or (value is not None and not is_pass(value))]
 
 
 def refuse_existing(folder: Path, *, resume: bool) -> None:
@@ -242,6 +243,7 @@ async def run_until_scored(
     watch: AttemptWatch,
     failed: int = 0,
     tries: int = MAX_ATTEMPTS,
+    observer: RolloutObserver | None = None,
 ) -> Result:
     """Retry a rollout until it is scored or not retryable, at most `tries` times. `failed` is the number of earlier
     failures. HopelessError when its model cannot be called."""
@@ -251,7 +253,7 @@ async def run_until_scored(
     while True:
         number += 1
         blame.is_last = number >= tries
-        result, again = await _attempt_once(rollout, resources, writer, blame)
+        result, again = await _attempt_once(rollout, resources, writer, blame, observer)
         watch(Ended(row, number, result, again))
         why = resources.endpoints.why_useless(row.model)
         if why and result.score.cause in ENDPOINT_CAUSES:
@@ -262,7 +264,11 @@ async def run_until_scored(
 
 
 async def _attempt_once(
-    rollout: Rollout, resources: RunResources, writer: StoreWriter, blame: Blame
+    rollout: Rollout,
+    resources: RunResources,
+    writer: StoreWriter,
+    blame: Blame,
+    observer: RolloutObserver | None,
 ) -> tuple[Result, bool]:
     """Attempt a rollout once and store the result. Returns the result, and whether to retry."""
     started = time.time()
@@ -274,7 +280,7 @@ async def _attempt_once(
     async def record_judge(exchange: Exchange) -> None:
         await writer.do(lambda store: store.add_log(number, *encode_judge_call(exchange)))
 
-    result = await attempt(rollout, resources, record, record_judge, blame)
+    result = await attempt(rollout, resources, record, record_judge, blame, observer)
     again = not blame.is_last and _is_worth_retrying(result, rollout, resources)
     if not again:
         result = await prove_if_needed(rollout, result, resources, writer, record_judge)
@@ -312,8 +318,8 @@ def store_result(store: Store, attempt: int, result: Result, ended: float) -> No
     for name, data in result.files.items():
         store.add_log(attempt, plain_text(f"{FILE_LOG}{name}"), data)
     body = encode_result(result)
-    # Only a score is final: a rollout whose score is missing is retried when the run is resumed.
-    final = score.value is not None
+    # A rollout whose score is missing is retried when the run is resumed. One that nothing judges never has a score.
+    final = score.value is not None or score.cause is Cause.UNJUDGED
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
 
 

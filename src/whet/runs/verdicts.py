@@ -169,4 +169,5 @@ def _arm(row: RolloutRow) -> Arm:
 def _has_worked(result: Result) -> bool:
     """Whether a rollout shows that its agent's program can be started."""
     finished = result.report is not None and result.report.stop is StopReason.FINISHED
-    return result.score.value is not None and (finished or result.spending.calls > 0)
+    ended_well = result.score.value is not None or result.score.cause is Cause.UNJUDGED
+    return ended_well and (finished or result.spending.calls > 0)

@@ -12,7 +12,7 @@ ROUNDING = 1e-9
 
 
 class Cause(StrEnum):
-    """Why a score is missing. Each is a failure of the machinery, never of the agent's work."""
+    """Why a score is missing. Each but `UNJUDGED` is a failure of the machinery, never of the agent's work."""
 
     SANDBOX = "sandbox"
     """The box could not be opened or a command in it could not be started."""
@@ -30,6 +30,8 @@ class Cause(StrEnum):
     """A fork did not reach the step at which it was to begin: the agent did something other than recorded."""
     JUDGE = "judge"
     """The judge failed: no reward file, an unreadable one, verification out of time."""
+    UNJUDGED = "unjudged"
+    """The rollout ended, and its task has nothing that judges it. Only served tasks can be so."""
     INTERRUPTED = "interrupted"
     """whet itself was stopped while the rollout ran."""
     INTERNAL = "internal"

@@ -91,7 +91,7 @@ def _grade(score: Score, threshold: float | None) -> Score:
 
 
 def judges_of(task: Task) -> list[TaskJudge]:
-    """The judges of a task: its tests and verify commands, and those that it names.
+    """The judges of a task: its tests and verify commands, and those that it names. None when nothing judges it.
 
     >>> [judge.name for judge in judges_of(Task(id="sum", instruction="1 + 1?", answer="2"))]
     ['exact']
@@ -105,11 +105,15 @@ def judges_of(task: Task) -> list[TaskJudge]:
         implied.append(specs.VerifySpec(kind="verify"))
     if task.answer is not None and not named:
         named.append(specs.ExactSpec(kind="exact"))
-    if not implied and not named:
-        raise UserError(f"{task.origin}: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'")
     if "math" in kinds:
         require_extra("math_verify", "math", f"{task.origin}: judges of kind 'math'")
     return _name_judges([*implied, *named])
+
+
+def check_is_judged(task: Task) -> None:
+    """UserError when nothing can judge a task."""
+    if not judges_of(task):
+        raise UserError(f"{task.origin}: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'")
 
 
 def _name_judges(given: list[AnyJudge]) -> list[TaskJudge]:
