@@ -7,6 +7,7 @@ import pytest
 
 from support.rollout_world import attempted, shell
 from whet.errors import UserError
+from whet.rollout.result import decode_result
 from whet.scoring import Cause
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task, read_tasks
@@ -63,6 +64,23 @@ async def test_set_up_commands_are_kept_with_their_output(folder: Path) -> None:
     done = await attempted(task, shell("true"))
     assert done.result.score.cause == Cause.SETUP
     assert [(one.exit_code, one.output) for one in done.result.setup] == [(0, "out\nerr\n"), (7, "boom\n")]
+    assert [(one.stdout, one.stderr) for one in done.result.setup] == [("out\n", "err\n"), ("", "boom\n")]
+
+
+async def test_a_set_up_command_out_of_its_own_time_ends_the_set_up(folder: Path) -> None:
+    task = read_one(folder, setup=["echo begun; sleep 30", "echo never"], limits={"command_sec": 0.3})
+    done = await attempted(task, shell("true"))
+    assert done.result.score.cause == Cause.SETUP
+    assert "ran out of time" in done.result.score.reason
+    (command,) = done.result.setup
+    assert (command.stdout, command.timed_out) == ("begun\n", True)
+
+
+def test_results_of_earlier_versions_are_read() -> None:
+    earlier = {"command": "true", "exit_code": 0, "output": "done", "seconds": 0.1}
+    body = json.dumps({"score": {"value": 1}, "setup": [earlier]}).encode()
+    (command,) = decode_result(body).setup
+    assert (command.output, command.stdout, command.stderr, command.timed_out) == ("done", "", "", False)
 
 
 def test_what_is_placed_must_lie_beside_the_rows_and_may_not_be_denied(folder: Path) -> None:

@@ -1,5 +1,7 @@
 """The plan: which rollouts, in which order, under names that never change; and what is refused before it starts."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.gateway import Model
-from whet.runs.plan import Plan, check_tasks, rollout_id, task_rows
+from whet.runs.plan import Plan, check_tasks, find_changes, rollout_id, task_rows
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
 from whet.tasks import Task
@@ -51,6 +53,15 @@ def test_a_row_stands_for_its_task_agent_model_and_skill() -> None:
         rollout = plan.rollout(row)
         assert (rollout.id, rollout.task.id, rollout.agent) == (row.id, row.task, plan.agents[row.agent])
         assert (rollout.skill.digest if rollout.skill else None) == row.skill
+
+
+def test_a_task_that_an_earlier_version_stored_has_not_changed_by_keys_that_it_did_not_know() -> None:
+    (row,) = task_rows([make_task("a")])
+    spec = json.loads(row.spec)
+    del spec["limits"]["command_sec"], spec["read_only"]
+    old = replace(row, digest="of the earlier version", spec=json.dumps(spec))
+    assert find_changes(old, make_task("a")) == []
+    assert find_changes(old, make_task("a", limits={"command_sec": 1})) == ["limits"]
 
 
 names = st.text(min_size=1, max_size=5)

@@ -16,6 +16,7 @@ async def test_each_command_is_kept_with_its_exit_code_output_and_time() -> None
     task = Task(id="t", instruction="-", verify=("echo out; echo err >&2; sleep 0.1; exit 7", "true"))
     failed, passed = (await judgement(task)).details["commands"]
     assert (failed["command"], failed["exit_code"], failed["output"]) == (task.verify[0], 7, "out\nerr\n")
+    assert (failed["stdout"], failed["stderr"]) == ("out\n", "err\n")
     assert 0.1 <= failed["seconds"] < 10
     assert not failed["timed_out"]
     assert (passed["exit_code"], passed["output"]) == (0, "")
@@ -26,6 +27,8 @@ async def test_of_long_output_the_end_is_kept() -> None:
     (command,) = (await judgement(task)).details["commands"]
     assert len(command["output"]) == 4000
     assert command["output"].endswith("100000\nthe verdict\n")
+    assert len(command["stdout"]) == 2000
+    assert command["output"].endswith(command["stdout"])
 
 
 async def test_a_command_out_of_time_has_failed() -> None:
@@ -34,6 +37,14 @@ async def test_a_command_out_of_time_has_failed() -> None:
     score = await judgement(task)
     assert [command["timed_out"] for command in score.details["commands"]] == [False, True, True]
     assert score.value == 1 / 3
+
+
+async def test_a_command_out_of_its_own_time_has_failed_and_the_others_still_run() -> None:
+    limits = TaskLimits(command_sec=0.5)
+    task = Task(id="t", instruction="-", verify=("sleep 30", "true"), limits=limits)
+    score = await judgement(task)
+    assert [command["timed_out"] for command in score.details["commands"]] == [True, False]
+    assert score.value == 1 / 2
 
 
 async def test_commands_see_the_verification_variables() -> None:

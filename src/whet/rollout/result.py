@@ -139,7 +139,11 @@ class CommandResult(BaseModel):
     exit_code: int | None
     output: str
     """The end of both streams."""
+    stdout: str = ""
+    """The end of it. Results of earlier versions have `output` only."""
+    stderr: str = ""
     seconds: float
+    timed_out: bool = False
 
 
 class ForkReplay(BaseModel):

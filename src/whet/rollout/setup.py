@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from whet.box import Box
 from whet.ids import digest
 from whet.rollout.result import CommandResult
+from whet.scoring.commands import command_result
 from whet.tasks import Task
-
-TAIL = 4000
-"""Characters that are kept of the output of a command."""
 
 
 class SetupError(Exception):
@@ -54,9 +52,9 @@ async def _run_commands(box: Box, task: Task, env: Mapping[str, str], results: l
     deadline = time.monotonic() + task.limits.setup_sec
     for command in task.setup:
         left = max(0.001, deadline - time.monotonic())
-        done = await box.exec(["bash", "-c", command], env=env, timeout=left)
-        output, seconds = (done.stdout.text + done.stderr.text)[-TAIL:], round(done.seconds, 3)
-        results.append(CommandResult(command=command, exit_code=done.exit_code, output=output, seconds=seconds))
+        timeout = min(left, task.limits.command_sec or left)
+        done = await box.exec(["bash", "-c", command], env=env, timeout=timeout)
+        results.append(CommandResult.model_validate(command_result(command, done)))
         if done.exit_code != 0:
             ending = "ran out of time" if done.timed_out else f"exit code {done.exit_code}"
             raise SetupError(f"set-up command {command!r}: {ending}: {done.stderr.text.strip()[-500:]}")

@@ -75,6 +75,8 @@ class TaskLimits(BaseModel):
     """Wall time of all set-up commands together."""
     verify_sec: float = Field(default=600.0, gt=0)
     """Wall time of all verification together."""
+    command_sec: float | None = Field(default=None, gt=0)
+    """Wall time of each set-up command and each verify command. A verify command that takes longer has failed."""
     memory_mb: int = Field(default=4096, gt=0)
     """Memory of one process in the box."""
     storage_mb: int = Field(default=4096, gt=0)

@@ -6,9 +6,9 @@ reward.json and reward.txt are there and disagree, the lower reward counts, and 
 
 from typing import Any
 
+from whet.scoring.commands import command_result
 from whet.scoring.failed_tests import describe_failure
 from whet.scoring.judge import JudgeError, Work
-from whet.scoring.judges.verify import command_result
 from whet.scoring.reward_files import FOLDER, main_reward, read_rewards
 from whet.scoring.score import Score
 from whet.tasks.judges import RewardSpec

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any
 
-from whet.box import Finished
+from whet.scoring.commands import command_result
 from whet.scoring.failed_tests import describe_failure
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.reward_files import main_reward, read_rewards
 from whet.scoring.score import Score
 from whet.tasks.judges import VerifySpec
 
-TAIL = 4000
 MOST = 400
 """Characters of the reason that tell which commands failed."""
 
@@ -19,7 +18,9 @@ MOST = 400
 async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the commands are the task's
     results = []
     for command in work.task.verify:
-        done = await work.sealed_box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
+        left = work.seconds_left
+        timeout = min(left, work.task.limits.command_sec or left)
+        done = await work.sealed_box.exec(["bash", "-c", command], env=work.env, timeout=timeout)
         results.append(command_result(command, done))
     checks = [{"op": "command", "arg": one["command"], "passed": one["exit_code"] == 0} for one in results]
     good = sum(check["passed"] for check in checks)
@@ -45,15 +46,3 @@ def _describe(result: Mapping[str, Any]) -> str:
     ended = "timed out" if result["timed_out"] else f"exit code {result['exit_code']}"
     said = f", {describe_failure(result['output'])}" if result["output"].strip() else ""
     return f"`{shorten(result['command'], 60, placeholder=' ...')}`: {ended}{said}"
-
-
-def command_result(command: str, done: Finished) -> dict[str, Any]:
-    """What is kept of a judge's command."""
-    output = done.stdout.text + done.stderr.text
-    return {
-        "command": command,
-        "exit_code": done.exit_code,
-        "output": output[-TAIL:],
-        "seconds": round(done.seconds, 3),
-        "timed_out": done.timed_out,
-    }
