@@ -45,12 +45,12 @@ def user_error(problems: Sequence[str]) -> UserError:
 
 def explain(error: ValidationError, where: str, model: type[BaseModel]) -> list[str]:
     """One line for each error in data for this model."""
-    return [f"{where}: {_problem(detail, model)}" for detail in error.errors(include_url=False)]
+    return [f"{where}: {describe_error(detail, model)}" for detail in error.errors(include_url=False)]
 
 
 def explain_options(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """One line for each error in options. Option names are in backquotes, as in all errors."""
-    problems = (_problem(detail, model) for detail in error.errors(include_url=False))
+    problems = (describe_error(detail, model) for detail in error.errors(include_url=False))
     return [
         re.sub(r"^(unknown )?key '(\w+)'", lambda m: f"unknown option '{m[2]}'" if m[1] else f"`{m[2]}`", one)
         for one in problems
@@ -70,7 +70,8 @@ def key_path(parts: Sequence[int | str]) -> str:
     return path
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
+def describe_error(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """One line for an error in data for this model: the key, its value, and what was expected."""
     kind, parts = detail["type"], detail["loc"]
     key = key_path(parts)
     if kind == "missing":

@@ -279,6 +279,42 @@ class RowsView(Reply):
     """What the rows hold, and what was left out and why."""
 
 
+class ConversationView(Reply):
+    """A stretch of one conversation of a rollout, as the model saw it in its last call, and the reply."""
+
+    thread: str
+    kind: str
+    """main, subagent or utility."""
+    name: str = ""
+    parent: str | None = None
+    """The thread that began this one."""
+    began: str | None = None
+    """Why it does not continue the stretch before: compaction, edited, restarted."""
+    calls: tuple[int, ...]
+    """Numbers of its model calls."""
+    messages: list[dict[str, Any]]
+    """In the form of chat completions."""
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class TraceView(Reply):
+    """The conversations of a rollout."""
+
+    rollout: str
+    conversations: tuple[ConversationView, ...]
+    unanswered: dict[int, str] = Field(default_factory=dict)
+    """Calls without an answer, by their numbers, and why."""
+    unread: dict[int, str] = Field(default_factory=dict)
+    """Calls whose request cannot be read, and why."""
+
+
+class FileView(Reply):
+    """A file that the agent left in the working directory."""
+
+    path: str
+    bytes: int
+
+
 class TaskView(Reply):
     """A task of the served set. Nothing that judges it is shown."""
 
@@ -287,6 +323,22 @@ class TaskView(Reply):
     split: Split | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class AgentView(Reply):
+    """An agent that the server offers."""
+
+    name: str
+    default: bool = False
+    """It is used if a request names none."""
+
+
+class SkillView(Reply):
+    """A skill that the server offers."""
+
+    name: str
+    digest: str
+    default: bool = False
 
 
 class ModelUpdate(Wire):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from whet.client.models import (
+    AgentView,
     Event,
     GroupView,
     ModelUpdate,
@@ -16,6 +17,7 @@ from whet.client.models import (
     RolloutView,
     RowsView,
     ServiceView,
+    SkillView,
     TaskView,
 )
 from whet.runs.options import RecordOptions
@@ -83,6 +85,14 @@ class Service:
 
     async def tasks(self, caller: Caller) -> list[TaskView]:
         """The served set, in its order."""
+        raise NotImplementedError
+
+    async def agents(self, caller: Caller) -> list[AgentView]:
+        """The agents that requests may name, the default first."""
+        raise NotImplementedError
+
+    async def skills(self, caller: Caller) -> list[SkillView]:
+        """The skills that requests may name."""
         raise NotImplementedError
 
     async def models(self, caller: Caller) -> list[ModelView]:
