@@ -8,7 +8,6 @@ import pytest
 
 from support.calls import call
 from support.run_world import perform, questions, scripted, values
-from whet.cli.compare import in_words
 from whet.errors import UserError
 from whet.exchange import Usage
 from whet.runs.config import Config
@@ -16,6 +15,7 @@ from whet.runs.options import RunOptions
 from whet.runs.run import Event, Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.stats.compare import Verdict, compare_runs
+from whet.runs.stats.compared import in_words
 from whet.runs.stats.summary import tally
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import DATABASE, Store

@@ -1,6 +1,5 @@
 """`whet compare`: which of two arms is better, and whether the data can tell."""
 
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from whet.cli.tables import FirstFit, TextTable
-    from whet.runs.stats.compare import ComparedArm, Comparison, Effort, Missing
+    from whet.runs.stats.compare import Comparison, Effort, Missing
     from whet.runs.stats.paired import Difference
     from whet.runs.stats.ranking import Ranked
     from whet.runs.stats.summary import Tally
@@ -43,20 +42,17 @@ def compare(
     whet compare runs/agents --by agent --format md
     """
     from whet.cli.summary import task_table
-    from whet.runs.stats.compare import Key, arms_compared, compare_arms, compare_runs
-    from whet.runs.stats.ranking import rank
+    from whet.runs.stats.compare import Key
+    from whet.runs.stats.compared import compare_and_rank
 
-    key = Key(by) if by else None
-    found = compare_arms(run, key) if other is None else compare_runs(run, other, key)
-    sides = arms_compared(run, other, found)
-    ranking = rank(sides, found)
-    arms = {one.name: sides[one.name] for one in ranking}
+    compared = compare_and_rank(run, other, Key(by) if by else None)
+    found, ranking = compared.comparisons, compared.ranking
     if output is Format.JSON:
-        typer.echo(to_json(_document(found, arms, ranking)))
+        typer.echo(to_json(compared.document()))
     elif output is Format.CSV:
         typer.echo(to_csv([_record(one) for one in found]), nl=False)
     else:
-        tasks = {name: arm.tasks for name, arm in arms.items()}
+        tasks = {name: arm.tasks for name, arm in compared.arms.items()}
         if output is Format.MARKDOWN:
             typer.echo(to_markdown(_ranking_table(ranking), task_table(tasks), _pairs_table(found)), nl=False)
         else:
@@ -67,6 +63,7 @@ def _print(
     found: "Sequence[Comparison]", ranking: "Sequence[Ranked]", arms: "Mapping[str, Mapping[str, Tally]]"
 ) -> None:
     from whet.cli.tables import FirstFit, terminal
+    from whet.runs.stats.compared import in_words
 
     console = terminal()
     if len(found) == 1:
@@ -95,19 +92,6 @@ def _differing_tasks(arms: "Mapping[str, Mapping[str, Tally]]", *, numbered: boo
         yield FirstFit(full, short, "" if numbered else matrix.legend)
     if alike := len(matrix.full.rows) - len(differing):
         yield f"{plural(alike, 'task has', 'tasks have')} the same score in every arm"
-
-
-def _document(
-    found: "Sequence[Comparison]", arms: "Mapping[str, ComparedArm]", ranking: "Sequence[Ranked]"
-) -> dict[str, Any]:
-    """Everything that was found, for programs."""
-    return {
-        "comparisons": [{**asdict(one), "verdict": one.verdict, "words": in_words(one)} for one in found],
-        "ranking": [asdict(one) for one in ranking],
-        "scores": {
-            name: {task: cell.values.get(task, []) for task, cell in arm.tasks.items()} for name, arm in arms.items()
-        },
-    }
 
 
 def _record(found: "Comparison") -> dict[str, Any]:
@@ -144,68 +128,15 @@ def _ranking_table(ranking: "Sequence[Ranked]") -> "TextTable":
     return table
 
 
-def in_words(found: "Comparison") -> str:
-    """The verdict, as one would say it."""
-    from whet.runs.stats.compare import Verdict
-    from whet.runs.stats.means import LEVEL
-
-    difference = found.difference
-    if difference is None:
-        return f"{found.second} and {found.first} cannot be compared: no task has scores in both."
-    here = "on this one task" if difference.tasks == 1 else f"on these {difference.tasks} tasks"
-    seen = f"a difference of {difference.mean * 100:+.1f} points was seen"
-    test = f"sign-flip test {_chance(found)}, level {1 - LEVEL:.2f}"
-    match found.verdict:
-        case Verdict.BETTER | Verdict.WORSE:
-            by = f"by {_points(abs(difference.mean))} points"
-            return f"{found.second} is {found.verdict} than {found.first} {here}, {by} ({test})."
-        case Verdict.UNDECIDED:
-            return (
-                f"The data cannot tell whether {found.second} is better or worse than {found.first} {here}: "
-                f"{seen} ({test}).{_remedy(found)}"
-            )
-        case Verdict.WITHHELD:
-            why = (
-                "one side is missing more scores than the other, which may bias the rest"
-                if found.uneven
-                else "rollouts that had a score were run again, and running failures again raises a mean"
-            )
-            return f"No verdict on {found.second} against {found.first} {here}: {why}. {seen[0].upper()}{seen[1:]}."
-
-
-def _chance(found: "Comparison") -> str:
-    if found.corrected_p == found.p:
-        return _p(found.p)
-    return f"{_p(found.corrected_p)} corrected for the number of comparisons"
-
-
-def _p(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
-
-
-def _remedy(found: "Comparison") -> str:
-    """What it would take to see a difference of this size."""
-    ways = [f"about {found.tasks_needed} tasks"] if found.tasks_needed else []
-    ways += [f"{found.samples_needed} samples of each of these tasks"] if found.samples_needed else []
-    if ways:
-        return f" To see one of this size takes {', or '.join(ways)}."
-    if found.detectable is None:
-        return " One task says nothing about other tasks."
-    return f" These tasks show differences from {_points(found.detectable)} points on."
-
-
-def _points(share: float) -> str:
-    return f"{share * 100:.1f}"
-
-
 def _details(found: "Comparison") -> "Iterator[str]":
     from whet.cli.tables import plural
+    from whet.runs.stats.compared import format_p, format_points
     from whet.runs.stats.losses import UNEVEN
 
     for one in found.uneven:
         sides = zip((found.first, found.second), (one.first, one.second), strict=True)
         counts = ", ".join(f"{count} of {whole} in {name}" for name, (count, whole) in sides)
-        yield f"  withheld: {one.what}: {counts} (Fisher's exact test {_p(one.p)}, level {UNEVEN:.2f})"
+        yield f"  withheld: {one.what}: {counts} (Fisher's exact test {format_p(one.p)}, level {UNEVEN:.2f})"
     if found.difference is not None:
         yield f"  difference {_interval(found.difference)} points: {interval_level(found)} for all tasks of this kind"
         if found.disagrees:
@@ -215,7 +146,7 @@ def _details(found: "Comparison") -> "Iterator[str]":
     yield from _pass_rates(found)
     if found.detectable is not None and found.difference is not None:
         plan = f"{plural(found.difference.tasks, 'task', 'tasks')} × {plural(found.samples, 'sample', 'samples')}"
-        yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
+        yield f"  {plan} show a true difference of {format_points(found.detectable)} points in 80 % of cases"
     if any(effort.solved for effort in found.effort):
         yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
     for name, reads in zip((found.first, found.second), found.skill_reads, strict=True):

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
@@ -160,7 +160,20 @@ class Comparison:
         return self.difference is not None and self.difference.excludes_zero != (self.corrected_p <= 1 - LEVEL)
 
 
-def compare_arms(run: Path, by: Key | None = None) -> list[Comparison]:
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """Some rollouts of a run, and what they are called in place of the folder."""
+
+    folder: Path
+    name: str
+    rollouts: Collection[str] | None = None
+    """Ids of the rollouts that count; None for all."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def compare_arms(run: Path | RunPart, by: Key | None = None) -> list[Comparison]:
     """The arms of one run, each with each; with `by`, those that differ in that alone."""
     sides = _sides_of_one_run(run)
     pairs = [(sides[a], sides[b]) for a, b in combinations(sides, 2) if by is None or _differ_only_in(by, a, b)]
@@ -170,7 +183,7 @@ def compare_arms(run: Path, by: Key | None = None) -> list[Comparison]:
     return _compare_all(pairs)
 
 
-def compare_runs(first: Path, second: Path, by: Key | None = None) -> list[Comparison]:
+def compare_runs(first: Path | RunPart, second: Path | RunPart, by: Key | None = None) -> list[Comparison]:
     """The arms of two runs: those that are the same, or the only ones; with `by`, those that differ in that alone."""
     left, right = (_sides_of_run(run) for run in (first, second))
     only = len(left) == len(right) == 1
@@ -193,19 +206,21 @@ def compare_skills(run: Path, old: str | None, new: str) -> dict[tuple[str, str]
     return dict(zip(pairs, _compare_all(list(pairs.values())), strict=True))
 
 
-def arms_compared(run: Path, other: Path | None, comparisons: Sequence[Comparison]) -> dict[str, ComparedArm]:
+def arms_compared(
+    run: Path | RunPart, other: Path | RunPart | None, comparisons: Sequence[Comparison]
+) -> dict[str, ComparedArm]:
     """The arms of comparisons that were made of one run or of two, by name."""
     sides = [_sides_of_one_run(run)] if other is None else [_sides_of_run(run), _sides_of_run(other)]
     by_name = {side.name: side for arms in sides for side in arms.values()}
     return {name: by_name[name] for one in comparisons for name in (one.first, one.second)}
 
 
-def _sides_of_one_run(run: Path) -> dict[Arm, ComparedArm]:
+def _sides_of_one_run(run: Path | RunPart) -> dict[Arm, ComparedArm]:
     read = _read(run)
     return read.sides(lambda arm: " / ".join(read.words(arm)[index] for index in _find_varying(read.arms)))
 
 
-def _sides_of_run(run: Path) -> dict[Arm, ComparedArm]:
+def _sides_of_run(run: Path | RunPart) -> dict[Arm, ComparedArm]:
     read = _read(run)
     return read.sides(lambda arm: str(run) if len(read.arms) == 1 else f"{run} {' / '.join(read.words(arm))}")
 
@@ -235,9 +250,10 @@ class _Read:
         return {arm: ComparedArm(name(arm), tasks, self.digests) for arm, tasks in self.arms.items()}
 
 
-def _read(run: Path) -> _Read:
-    with Store.open_read(run) as store:
-        return _Read(cells(store), {task.id: task.digest for task in store.tasks()}, skill_names(store))
+def _read(run: Path | RunPart) -> _Read:
+    part = run if isinstance(run, RunPart) else RunPart(run, str(run))
+    with Store.open_read(part.folder) as store:
+        return _Read(cells(store, part.rollouts), {task.id: task.digest for task in store.tasks()}, skill_names(store))
 
 
 def _compare_all(pairs: Sequence[tuple[ComparedArm, ComparedArm]]) -> list[Comparison]:

@@ -1,7 +1,7 @@
 """The summary of a run: means with intervals, pass rates, and missing scores by cause, never counted as zero."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -138,12 +138,14 @@ def tally(store: Store) -> dict[Arm, Tally]:
     return {arm: total(tasks.values()) for arm, tasks in cells(store).items()}
 
 
-def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
-    """Every arm of a stored run, task by task."""
+def cells(store: Store, rollouts: Collection[str] | None = None) -> dict[Arm, dict[str, Tally]]:
+    """Every arm of a stored run, task by task; of all rollouts, or of those with these ids."""
     arms: dict[Arm, dict[str, Tally]] = {}
     calls = store.count_sent_calls()
     for rollout in ResultReader(store):
         row = rollout.row
+        if rollouts is not None and row.id not in rollouts:
+            continue
         cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
         cell.planned += 1
         results = [result for attempt in rollout.attempts if (result := attempt.result) is not None]
