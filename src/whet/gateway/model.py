@@ -31,6 +31,9 @@ class Model:
     """The provider's key. It is neither recorded nor shown to an agent."""
     replicas: tuple[str, ...] = ()
     """Root addresses of further endpoints that serve the same model."""
+    connect_to: tuple[tuple[str, ...], ...] = ()
+    """For each of `urls`, the IP addresses to connect to in place of those that DNS gives. The Host header and the
+    certificate are still those of the name."""
     auth: Auth = "key"
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Sent with every call, in place of headers of the same name. They may hold secrets."""

@@ -188,6 +188,8 @@ class Session:
         secrets = _session_secrets(shared.redactor.also(self.secret, model.key or ""), model)
         cached = SessionCache(replay[0], model, replay[1], secrets.for_record.bytes) if replay else None
         self._planner = CallPlanner(model, shared.memory, cached, recording, secrets)
+        self._endpoints = shared.upstream.pool(model)
+        """Held, because those of a model with fixed IP addresses are forgotten when no session holds them."""
         affinity = session_id if pinned else ""
         self._context = CallContext(
             session_id, affinity, shared.upstream, shared.memory, secrets, price_for(model), self._commit

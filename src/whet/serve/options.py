@@ -42,8 +42,8 @@ class ServeOptions(RolloutOptions):
     tokens: Path | None = None
     """TOML file with the bearer tokens of clients. A single one may be in the variable WHET_SERVE_TOKEN instead."""
     allow: tuple[str, ...] = ()
-    """Hosts of models that clients may bring along: HOST, HOST:PORT, *.DOMAIN or a network such as 10.0.0.0/8. Several:
-    a,b. Without it, any public address."""
+    """Hosts of models that clients may bring along: HOST, HOST:PORT, *.DOMAIN, a network such as 10.0.0.0/8, or * for
+    every public address. Several: a,b (default: none)."""
     mode: Mode = Mode.SIMULATION
     """OpenEnv: simulation (reset, step and state also over plain HTTP), or production (tools only)."""
     queue: int = Field(default=10_000, ge=1)

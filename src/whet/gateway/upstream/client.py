@@ -8,17 +8,20 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import aiohttp
+from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import StreamWriter
 from multidict import CIMultiDict
-from yarl import URL
 
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway.model import Model, address_at
+from whet.gateway.upstream.address import UpstreamAddress
 from whet.gateway.upstream.azure import AzureLogin
 from whet.gateway.upstream.parameter_fixes import Repair
 from whet.gateway.upstream.pool import RETRIED, EndpointPool, PoolEndpoint, retry_delay
@@ -51,12 +54,20 @@ class Upstream:
         self._http = aiohttp.ClientSession(connector=self._connector, cookie_jar=aiohttp.DummyCookieJar())
         self._clock = clock
         self._pools: dict[Model, EndpointPool] = {}
-        self._addresses: dict[tuple[str, float], _Address] = {}
+        self._passing: WeakValueDictionary[Model, EndpointPool] = WeakValueDictionary()
+        """Those of models that a client of `whet serve` brought along. Their keys must not outlive its rollouts."""
         self._azure = AzureLogin()
 
     async def close(self) -> None:
         """Close all connections."""
         await self._http.close()
+
+    def pool(self, model: Model) -> EndpointPool:
+        """The endpoints of a model. Those with fixed IP addresses are forgotten when nobody holds them any more."""
+        pools = self._passing if model.connect_to else self._pools
+        if (pool := pools.get(model)) is None:
+            pool = pools[model] = EndpointPool(model, self._clock)
+        return pool
 
     async def send(
         self, call: OutgoingCall, received: ReceivedReply, check: Callable[[], None] = lambda: None
@@ -67,9 +78,7 @@ class Upstream:
         raise.
         """
         model = call.model
-        pool = self._pools.get(model)
-        if pool is None:
-            pool = self._pools[model] = EndpointPool(model, self._clock)
+        pool = self.pool(model)
         headers = await self._headers(call, received)
         repair = received.repair = Repair(pool.fixes[call.path], model, call.body)
         endpoint = pool.first(call.affinity)
@@ -108,7 +117,7 @@ class Upstream:
         received.upstream = address_at(endpoint.url, call.path)
         last = received.attempts >= model.attempts
         try:
-            incoming = await self._post(call, headers, received)
+            incoming = await self._post(call, endpoint, headers, received)
         except UpstreamError as failure:
             endpoint.fail()
             received.unanswered += failure.error is CallError.TIMEOUT
@@ -127,15 +136,17 @@ class Upstream:
         received.forget()
         return None
 
-    async def _post(self, call: OutgoingCall, headers: Mapping[str, str], received: ReceivedReply) -> IncomingReply:
+    async def _post(
+        self, call: OutgoingCall, endpoint: PoolEndpoint, headers: Mapping[str, str], received: ReceivedReply
+    ) -> IncomingReply:
         assert received.repair is not None
         body = received.repair.body
-        address = self._address(received.upstream, call.model.connect_sec)
-        head = address.head(headers, len(body))
         try:
-            connection = await self._connector.connect(address.target, traces=[], timeout=address.timeout)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            address = self._address(endpoint, call.model, call.path)
+            head = address.head(headers, len(body))
+        except ValueError as error:
             raise UpstreamError(CallError.REFUSED) from error
+        connection = await self._connect(address)
         incoming = IncomingReply(connection, call.model, received, in_one_piece=call.in_one_piece)
         try:
             protocol = connection.protocol
@@ -164,15 +175,23 @@ class Upstream:
             raise
         return incoming
 
-    def _address(self, address: str, connect_sec: float) -> "_Address":
-        known = self._addresses.get((address, connect_sec))
+    def _address(self, endpoint: PoolEndpoint, model: Model, path: str) -> UpstreamAddress:
+        known = endpoint.addresses.get(path)
         if known is None:
-            try:
-                known = _Address(self._http, address, connect_sec)
-            except ValueError as error:  # not an address
-                raise UpstreamError(CallError.REFUSED) from error
-            self._addresses[address, connect_sec] = known
+            known = UpstreamAddress(address_at(endpoint.url, path), self._http, model.connect_sec, endpoint.connect_to)
+            endpoint.addresses[path] = known
         return known
+
+    async def _connect(self, address: UpstreamAddress) -> Connection:
+        """A connection to the first place of the address that accepts one."""
+        *others, last = address.targets
+        for target in others:
+            with suppress(aiohttp.ClientError, TimeoutError, OSError):
+                return await self._connector.connect(target, traces=[], timeout=address.timeout)
+        try:
+            return await self._connector.connect(last, traces=[], timeout=address.timeout)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UpstreamError(CallError.REFUSED) from error
 
     async def _headers(self, call: OutgoingCall, received: ReceivedReply) -> CIMultiDict[str]:
         """What is sent: the call's headers, the model's in place of them, and credentials of Azure."""
@@ -197,32 +216,6 @@ class Upstream:
             return await self._azure.token()
         except UserError as error:
             raise UpstreamError(CallError.AUTH) from error
-
-
-class _Address:
-    """What all requests to one address share."""
-
-    def __init__(self, http: aiohttp.ClientSession, address: str, connect_sec: float) -> None:
-        url = URL(address)
-        if url.scheme not in {"http", "https"}:
-            raise ValueError("not an HTTP address")
-        # It is never sent; it says where to connect.
-        self.target = aiohttp.ClientRequest("POST", url, loop=asyncio.get_running_loop(), session=http)
-        self.timeout = aiohttp.ClientTimeout(total=None, connect=connect_sec)
-        credentials = self.target.headers.get("Authorization")  # those in the address
-        self._authorization = f"Authorization: {credentials}\r\n" if credentials else ""
-        self._start = f"POST {url.raw_path_qs} HTTP/1.1\r\n"
-        self._host = f"Host: {url.host_port_subcomponent}\r\n"
-
-    def head(self, headers: Mapping[str, str], size: int) -> bytes:
-        """The head of a request."""
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-            raise UpstreamError(CallError.REFUSED)
-        host = "" if "Host" in headers else self._host
-        authorization = "" if "Authorization" in headers else self._authorization
-        text = f"{self._start}{host}{lines}{authorization}Content-Length: {size}\r\n\r\n"
-        return text.encode("utf-8", "surrogateescape")
 
 
 async def _write(writer: StreamWriter, body: bytes) -> None:

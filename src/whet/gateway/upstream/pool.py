@@ -3,11 +3,12 @@
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from whet.gateway.model import Model
+from whet.gateway.upstream.address import UpstreamAddress
 from whet.gateway.upstream.parameter_fixes import Fix
 from whet.ids import digest
 
@@ -21,8 +22,14 @@ LONGEST_REST_SEC = 30.0
 class PoolEndpoint:
     """One address of a model. After a failure it rests, so that calls go to others; the rests double up to a limit."""
 
-    def __init__(self, url: str, place: int, concurrency: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, url: str, place: int, concurrency: int, clock: Callable[[], float], connect_to: Sequence[str] = ()
+    ) -> None:
         self.url = url
+        self.connect_to = connect_to
+        """The IP addresses to connect to; DNS is asked when there are none."""
+        self.addresses: dict[str, UpstreamAddress] = {}
+        """By the path of a call."""
         self.place = place
         self.slots = asyncio.Semaphore(concurrency)
         self.retry_after: str | None = None
@@ -56,7 +63,11 @@ class EndpointPool:
     """The endpoints of one model."""
 
     def __init__(self, model: Model, clock: Callable[[], float]) -> None:
-        self._endpoints = [PoolEndpoint(url, place, model.concurrency, clock) for place, url in enumerate(model.urls)]
+        connect_to = model.connect_to or ((),) * len(model.urls)
+        self._endpoints = [
+            PoolEndpoint(url, place, model.concurrency, clock, addresses)
+            for place, (url, addresses) in enumerate(zip(model.urls, connect_to, strict=True))
+        ]
         self.fixes: defaultdict[str, list[Fix]] = defaultdict(list)
         """Parameters that the model refuses, by path."""
         self._turns = itertools.count()
