@@ -420,13 +420,13 @@ class Event(Reply):
 class RunRequest(Wire):
     """A whole run on tasks of the served set: `whet run` on the server."""
 
-    task: tuple[str, ...] = ()
+    task: tuple[Name, ...] = Field(default=(), max_length=1000)
     """Only tasks with these ids, or with ids that match a pattern such as 'fix-*'."""
     split: Split | None = None
     limit: int | None = Field(default=None, ge=1)
-    agents: tuple[Name, ...] = ()
-    models: tuple[Name, ...] = ()
-    skills: tuple[Name, ...] = ()
+    agents: tuple[Name, ...] = Field(default=(), max_length=64)
+    models: tuple[Name, ...] = Field(default=(), max_length=64)
+    skills: tuple[Name, ...] = Field(default=(), max_length=64)
     """Skills that the server offers; 'none' is an arm without one."""
     samples: int = Field(default=1, ge=1, le=MAX_SAMPLES)
     concurrency: int | None = Field(default=None, ge=1, le=64)

@@ -8,6 +8,7 @@ from typing import Any
 
 from whet.errors import UserError
 from whet.rollout.endpoint import check_judge_models
+from whet.rollout.resources import RunResources
 from whet.runs.config import Config, model_config
 from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
@@ -86,41 +87,54 @@ async def run(
     tasks = [origin.task] if origin else tasks or request.read_tasks()
     skills = _read_skills(request)
     async with open_resources(request, tasks, config, env) as resources:
-        plan = Plan(
-            {task.id: task for task in tasks},
-            resources.agents,
-            resources.models,
-            skills,
-            request.samples,
-            request.record,
-            origin.prefix if origin else None,
-            origin.name if origin else "",
-            request.by_task,
-        )
-        about = {
-            "version": __version__,
-            "sandbox": resources.sandbox.name,
-            "agents": _declare(resources.dump_agents(), request),
-            TASKS: request.task_paths,
-            FORK: origin.about if origin else None,
-            WEIGHT_VERSION: _weight_version(request),
-        }
         if request.cache is CacheUse.OFF:
             await check_judge_models(resources.gateway, resources.judge_models)
-        pending = open_run(request.out, plan, resume=request.resume, about=about, retry=request.retry)
-        with Store.open_read(request.out) as store:
-            arms = tally(store)
         declared = {name: model_config(name, config) for name in request.models}
         warnings = tuple(line for name, model in declared.items() for line in find_sampling_warnings(name, model))
-        watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms, warnings))
-        resources.gateway.add_spent(sum_spent(arms.values()))
-        shared = replace(resources, rollouts=len(plan.rows()))
-        first = _select_pilot(pending, request)
-        if first:
-            pending = [row for row in pending if row not in first]
-            await run_plan(request.out, plan, first, shared, request.concurrency, watch)
-            watch(Piloted(read_use(request.out, request.concurrency), len(plan.rows())))
-        await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
+        await run_opened(request, tasks, skills, resources, watch, origin, warnings)
+
+
+async def run_opened(
+    request: RunOptions,
+    tasks: Sequence[Task],
+    skills: Sequence[Skill | None],
+    resources: RunResources,
+    watch: Watch,
+    origin: Origin | None = None,
+    warnings: tuple[str, ...] = (),
+) -> None:
+    """Run these tasks with the agents and models of open resources."""
+    plan = Plan(
+        {task.id: task for task in tasks},
+        resources.agents,
+        resources.models,
+        skills,
+        request.samples,
+        request.record,
+        origin.prefix if origin else None,
+        origin.name if origin else "",
+        request.by_task,
+    )
+    about = {
+        "version": __version__,
+        "sandbox": resources.sandbox.name,
+        "agents": _declare(resources.dump_agents(), request),
+        TASKS: request.task_paths,
+        FORK: origin.about if origin else None,
+        WEIGHT_VERSION: _weight_version(request),
+    }
+    pending = open_run(request.out, plan, resume=request.resume, about=about, retry=request.retry)
+    with Store.open_read(request.out) as store:
+        arms = tally(store)
+    watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms, warnings))
+    resources.gateway.add_spent(sum_spent(arms.values()))
+    shared = replace(resources, rollouts=len(plan.rows()))
+    first = _select_pilot(pending, request)
+    if first:
+        pending = [row for row in pending if row not in first]
+        await run_plan(request.out, plan, first, shared, request.concurrency, watch)
+        watch(Piloted(read_use(request.out, request.concurrency), len(plan.rows())))
+    await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
 
 
 def _select_pilot(pending: Sequence[RolloutRow], request: RunOptions) -> list[RolloutRow]:
