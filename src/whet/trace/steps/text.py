@@ -34,6 +34,23 @@ def compact(steps: Sequence[Step], budget: int | None = None) -> str:
     return "\n".join(blocks if _size(blocks) <= budget else _ends(blocks, budget))
 
 
+def page(steps: Sequence[Step], budget: int, longest: int = LONGEST) -> tuple[str, int]:
+    """The first steps, as many as fit into `budget` characters, each text cut to `longest`; and how many they are. The
+    first one is always among them, and cut further if it must be."""
+    blocks: list[str] = []
+    room = budget
+    for step in steps:
+        block = _block(step, longest)
+        while not blocks and len(block) > budget and longest > SHORTEST:
+            longest //= 2
+            block = _block(step, longest)
+        room -= len(block) + 1
+        if blocks and room < 0:
+            break
+        blocks.append(block)
+    return "\n".join(blocks)[:budget], len(blocks)
+
+
 def _size(blocks: Sequence[str]) -> int:
     return sum(len(block) + 1 for block in blocks)
 

@@ -1,0 +1,61 @@
+"""Streamable HTTP: the SDK's transport behind the guard of the server, which has checked the caller and the body."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from whet.serve.access import Caller
+from whet.serve.guard import MOST_BODY_BYTES, caller_of
+from whet.serve.mcp.server import Context, make_server
+from whet.serve.service import Service
+
+MOST_SESSIONS = 64
+"""Sessions that one caller may have open. Clients of protocol 2026-07-28 need none."""
+IDLE_SEC = 1800.0
+"""A session that sends nothing, and waits for nothing, is closed after this time."""
+
+
+@asynccontextmanager
+async def open_mcp(service: Service, callers: Iterable[Caller]) -> AsyncIterator[ASGIApp]:
+    """What answers MCP clients, for as long as this is open. Requests have passed the guard.
+
+    Every caller has sessions of its own: nobody can use another's, nor take all there are.
+    """
+    async with AsyncExitStack() as stack:
+        managers = {caller.name: _make_manager(service) for caller in callers}
+        for manager in managers.values():
+            await stack.enter_async_context(manager.run())
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            caller = caller_of(HTTPConnection(scope))
+            await managers[caller.name].handle_request(scope, receive, send)
+
+        yield answer
+
+
+def _make_manager(service: Service) -> StreamableHTTPSessionManager:
+    async def ready() -> Service:
+        return service
+
+    return StreamableHTTPSessionManager(
+        make_server(ready, _caller, _describe_rest),
+        # The guard has looked at Host and Origin, by the same rules for all protocols.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        session_idle_timeout=IDLE_SEC,
+        max_request_body_size=MOST_BODY_BYTES,
+        max_sessions=MOST_SESSIONS,
+    )
+
+
+def _caller(context: Context) -> Caller:
+    assert isinstance(context.request, HTTPConnection)
+    return caller_of(context.request)
+
+
+def _describe_rest(rollout: str) -> str:
+    place = f"/v1/rollouts/{rollout}"
+    return f"rows and files: GET {place}/rows and {place}/files at this server"
