@@ -53,7 +53,8 @@ class Check(Answer):
 
     def lines(self) -> Iterator[str]:
         code = "was killed" if self.exit_code is None else f"exit code {self.exit_code}"
-        yield f"  {self.command.partition('\n')[0]}: {code}"
+        first_line = self.command.partition("\n")[0]
+        yield f"  {first_line}: {code}"
         yield from (f"    {line}" for line in self.output.splitlines())
 
 
