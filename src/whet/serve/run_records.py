@@ -34,7 +34,7 @@ class RunRecord(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The files of the runs of a server, in one folder: ID is a run folder, ID.json its record, ID.events its events."""
+    """The files of all runs of a server, in one folder: the run folder ID, its record ID.json, its events ID.events."""
 
     folder: Path
 
