@@ -11,7 +11,7 @@ from whet.client.models import Problem
 from whet.serve.access import Scope, Tokens, require_scope
 from whet.serve.guard import Guard, caller_of
 from whet.serve.metrics import MeasureRequests, Metrics
-from whet.serve.rest import catalog, groups, rollouts
+from whet.serve.rest import catalog, groups, rollouts, runs
 from whet.serve.rest.errors import add_error_handlers
 from whet.serve.rest.parts import Parts
 
@@ -34,7 +34,7 @@ def make_app(parts: Parts, tokens: Tokens, metrics: Metrics) -> ASGIApp:
     add_error_handlers(app)
     app.add_api_route("/health", _health, tags=["server"])
     app.add_api_route("/metrics", _make_metrics_route(metrics), tags=["server"], response_class=Response)
-    for routes in (rollouts, groups, catalog):
+    for routes in (rollouts, groups, runs, catalog):
         app.include_router(routes.router, responses=_REFUSALS)  # type: ignore[arg-type] # its keys may be texts too
     app.openapi()  # it takes a while, and is the same for all
     return MeasureRequests(Guard(app, tokens), metrics)

@@ -12,6 +12,7 @@ from fastapi import Depends, Query, Request
 from whet.serve.access import Caller
 from whet.serve.guard import caller_of
 from whet.serve.problems import Code, Refused
+from whet.serve.runs import Runs
 from whet.serve.service import Service
 
 LONGEST_WAIT_SEC = 3600
@@ -24,6 +25,7 @@ class Parts:
     """What all routes share, for as long as the server runs."""
 
     service: Service
+    runs: Runs
     stopping: asyncio.Event
     """Set when the server is about to close its connections."""
     _streams: Counter[str] = field(default_factory=Counter)
