@@ -79,6 +79,11 @@ def walk_order(path: str) -> tuple[int, list[str]]:
     return len(parts), parts
 
 
+def show_path(path: str) -> str:
+    """A path of a snapshot as it is stored: bytes that are not text become `\\xff`."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def changes(before: Snapshot, after: Snapshot, *, whole: bool = False) -> tuple[Change, ...]:
     """List the files that were added, changed or removed, as far as both snapshots know them.
 
@@ -95,7 +100,7 @@ def changes(before: Snapshot, after: Snapshot, *, whole: bool = False) -> tuple[
 def _changes(before: Snapshot, after: Snapshot, differ: "_Differ") -> Iterator[Change]:
     for path in sorted(before.entries.keys() | after.entries.keys(), key=walk_order):
         old, new = before.entries.get(path), after.entries.get(path)
-        shown = os.fsencode(path).decode(errors="backslashreplace")
+        shown = show_path(path)
         if old is None and before.knows(path):
             yield Change(path=shown, kind="added", diff=differ.diff(shown, None, new))
         elif new is None and after.knows(path):

@@ -28,6 +28,23 @@ async def test_small_files_that_the_agent_made_are_kept_whole() -> None:
     assert done.result.files == {"old.txt": b"new\n", "out/a.bin": b"\0\1"}
 
 
+async def test_a_task_can_ask_for_files_that_the_agent_did_not_change() -> None:
+    files = {"a.txt": "a", "sub/b.txt": "b", "sub/sub/deep.txt": "c", "large": "x" * FILE_ROOM, "old.txt": "old"}
+    task = Task(id="t", instruction="-", verify=("true",), files=files, keep="files")
+    script = "echo new > old.txt; printf '\\377' > sub/c.bin; ln -s /etc/passwd link"
+    done = await attempted(task, shell(f"{script}; mkdir -p deep/deep; echo d > deep/deep/d"))
+    assert done.result.files == {
+        "old.txt": b"new\n",
+        "sub/c.bin": b"\xff",
+        "deep/deep/d": b"d\n",
+        "a.txt": b"a",
+        "sub/b.txt": b"b",
+    }
+    assert done.result.files_left_out == ("link",)
+    many = task.model_copy(update={"files": {f"{n:03}": "x" for n in range(50)}})
+    assert [*(await attempted(many, shell("true"))).result.files] == [f"{n:03}" for n in range(32)]
+
+
 def test_kept_files_are_logs_of_the_stored_rollout(tmp_path: Path) -> None:
     config = Config(models=scripted(tmp_path, {"": Reply(text="4")}))
     tasks = [whet.Task(id="t", instruction="-", verify=("true",))]

@@ -87,6 +87,9 @@ class RolloutRequest(Wire):
     workdir: str | None = Field(default=None, pattern=r"^(/[^/\x00]+)+$")
     tools: tuple[TaskTool, ...] = ()
     """Programs that the agent finds on its PATH."""
+    keep: Literal["changes", "files"] = "changes"
+    """Which small files of the working directory are kept: those that the agent added or changed, or also others that
+    are at most one folder deep."""
     limits: TaskLimits | None = None
     """Limits of each rollout. With `task`, only those that are set replace the task's own."""
     task_id: str = Field(default="", max_length=200)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.skill_delivery import SkillSightings
@@ -32,13 +33,13 @@ from whet.rollout.result import (
     redact_result,
     session_spending,
 )
-from whet.rollout.setup import SetupError, set_up
+from whet.rollout.setup import SetupError, set_up, show_instruction
 from whet.scoring import Cause, ObservedCall, Score, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.tasks import resolve_env
 from whet.trace.conversations.replies import reply_of
 from whet.trace.replay.session import ReplaySession
-from whet.workspace import CHANGES_LIMIT, Change, Snapshot, changes
+from whet.workspace import CHANGES_LIMIT, Change, Snapshot, changes, show_path
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
 """The limits of a task that the gateway enforces."""
@@ -47,6 +48,8 @@ SHARED = 4
 FILES_LIMIT, FILE_ROOM, FILES_ROOM = 100, 64 << 10, 1 << 20
 """How many files of the agent are kept with a rollout, and how many bytes of one and of all of them."""
 UNJUDGED = "the task has nothing that judges it: no tests, verify command, answer or judge"
+DEPTH, OTHERS_LIMIT = 2, 32
+"""How deep the files are, and how many at most, that are kept though the agent did not change them."""
 ENDING_SEC = 10.0
 """How long a killed agent may take to report."""
 
@@ -117,6 +120,7 @@ class _Attempt:
         self.report: AgentReport | None = None
         self.changes: tuple[Change, ...] = ()
         self.files: dict[str, bytes] = {}
+        self.files_left_out: tuple[str, ...] = ()
         self.unseen: str | None = None
         self.tool_uses: list[LoggedUse] = []
         self.setup: list[CommandResult] = []
@@ -140,7 +144,7 @@ class _Attempt:
             planted = await box.seal(show_logs=task.agent_logs)
             after = await box.snapshot()
             found = await self.find_changes(before, after)
-            self.files = await read_small_files(box, found)
+            self.files, self.files_left_out = await read_small_files(box, self.paths_to_keep(found, after))
             self.add_flags(ended.report, found, planted=bool(planted))
             failure = await self.find_failure(ended)
             if failure is not None and not self.may_count_later(failure):
@@ -151,6 +155,7 @@ class _Attempt:
                 return failure or Score.missing(Cause.UNJUDGED, "; ".join(filter(None, (ending, UNJUDGED))))
             work = self.make_work(box, ended.report, verify_env, before, after)
             with self.phase("judge"):
+                await show_instruction(box, task)
                 await judge_work(work, self.judges, self.rollout, self.resources, self._record_judge, self.judgement)
             return failure or combine(
                 self.judgement.scores, {judge.name: judge.weight for judge in self.judges}, ending
@@ -209,6 +214,17 @@ class _Attempt:
         unrecorded = f"{more} more changes are not on record" if more else None
         self.unseen = before.unseen or after.unseen or unrecorded
         return found
+
+    def paths_to_keep(self, found: tuple[Change, ...], after: Snapshot) -> list[str]:
+        """What of the working directory is kept with the rollout: what the agent added or changed and, if the task asks
+        for it, other files near the top."""
+        changed = [change.path for change in found if change.kind != "removed"][:FILES_LIMIT]
+        if self.task.keep == "changes":
+            return changed
+        small = (path for path, entry in after.entries.items() if path.count("/") < DEPTH and entry.size < FILE_ROOM)
+        known = {*changed}
+        others = (shown for path in small if (shown := show_path(path)) not in known)
+        return [*changed, *islice(others, OTHERS_LIMIT)]
 
     def add_flags(self, report: AgentReport, found: tuple[Change, ...], *, planted: bool) -> None:
         canaries, replay = self.calls_seen.canaries, self.replay
@@ -296,6 +312,7 @@ class _Attempt:
             skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,
             changes=self.changes,
             files=self.files,
+            files_left_out=self.files_left_out,
             unseen=self.unseen,
             tools=dict(self.calls_seen.tools.most_common()) if rollout.captured else None,
             tool_uses=tuple(self.tool_uses),
@@ -350,18 +367,20 @@ class _CallReader:
         return reply is not None and reply.stop is ReplyStop.REFUSED
 
 
-async def read_small_files(box: Box, found: Sequence[Change]) -> dict[str, bytes]:
-    """The content of the files that the agent added or changed, as far as they are few and small."""
+async def read_small_files(box: Box, paths: Sequence[str]) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """The content of files of the working directory as far as they are small, and the paths of the others."""
     kept: dict[str, bytes] = {}
+    left_out: list[str] = []
     room = FILES_ROOM
-    for change in [change for change in found if change.kind != "removed"][:FILES_LIMIT]:
+    for path in paths:
         try:
-            content = await box.read_file(change.path, min(room, FILE_ROOM))
+            content = await box.read_file(path, min(room, FILE_ROOM))
         except (FileNotFoundError, SandboxError):
-            continue  # a link, a folder, a name that is no text, or too large
-        kept[change.path] = content
+            left_out.append(path)  # a link, a name that is no text, or too large
+            continue
+        kept[path] = content
         room -= len(content)
-    return kept
+    return kept, tuple(left_out)
 
 
 async def run_within_limits(agent: Agent, assignment: Assignment, session: Session) -> AgentReport:

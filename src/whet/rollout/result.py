@@ -179,7 +179,10 @@ class Result(BaseModel):
     changes: tuple[Change, ...] = ()
     """What the agent changed in the working directory."""
     files: dict[str, bytes] = Field(default_factory=dict)
-    """What small files hold that the agent added or changed, by their paths. They are stored as logs."""
+    """What small files hold that the agent added or changed, by their paths. They are stored as logs. If the task asks
+    for it, other small files are among them."""
+    files_left_out: tuple[str, ...] = ()
+    """Paths that `files` would have too, but for their size, or because they are no files that can be read."""
     unseen: str | None = None
     """Why `changes` is incomplete, if it is."""
     tools: dict[str, int] | None = None

@@ -1,14 +1,17 @@
 """Sets a task up in its box: its files, its data, its set-up commands."""
 
 import posixpath
+import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from whet.box import Box
 from whet.ids import digest
 from whet.rollout.result import CommandResult
 from whet.scoring.commands import command_result
 from whet.tasks import Task
+from whet.tasks.task import OPENENV_TASK, OPENENV_WORKDIR
 
 
 class SetupError(Exception):
@@ -18,11 +21,21 @@ class SetupError(Exception):
 async def set_up(box: Box, task: Task, env: Mapping[str, str], done: list[CommandResult]) -> None:
     """Put the task's files into the box, then run its set-up commands. Their results are added to `done`."""
     await _place_files(box, task)
+    await show_instruction(box, task)
     for name, folder in task.data.items():
         await _show_data(box, name, await box.show(folder, f"data-{digest(name.encode())[:8]}"), task.limits.setup_sec)
     await _run_commands(box, task, env, done)
     if task.read_only:
         await box.protect_workdir()
+
+
+async def show_instruction(box: Box, task: Task) -> None:
+    """Show the instruction where tasks of OpenEnv expect it, read-only, to commands that are started from now on."""
+    if box.workdir != OPENENV_WORKDIR:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "instruction.md").write_text(task.instructions[0])
+        await box.mount(Path(folder), OPENENV_TASK)
 
 
 async def _place_files(box: Box, task: Task) -> None:

@@ -24,7 +24,18 @@ FILES = "files_digest"
 BOX_JUDGES = "box_judges_digest"
 """Where it has the digest of everything that judges in the agent's box: tests, verify commands, rules about files."""
 _JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs", BOX_JUDGES}
-_NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "solution", "solution_env", *_JUDGED_BY}
+_NOT_THE_TASK = {
+    "origin",
+    "digest",
+    "warnings",
+    "tags",
+    "split",
+    "metadata",
+    "keep",
+    "solution",
+    "solution_env",
+    *_JUDGED_BY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +102,24 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
     """UserError when a task cannot be run or judged here; before anything is spent."""
     for task in tasks:
         check_is_judged(task)
-        for variables in (task.env, task.verify_env):
-            resolve_env(variables, env, task.origin)
-        if task.unsupported is not None:
-            raise UserError(f"{task.origin}: not supported: {task.unsupported}")
-        if task.needs_image is not None:
-            raise UserError(
-                f"{task.origin}: needs {task.needs_image}; sandbox '{sandbox.name}' has no images, a container has"
-            )
-        if task.tests is not None and not sandbox.own_root:
-            raise UserError(
-                f"{task.origin}: its tests need /tests and /logs, which sandbox '{sandbox.name}' cannot give; "
-                "use sandbox 'bubblewrap'"
-            )
+        check_runnable(task, sandbox, env)
+
+
+def check_runnable(task: Task, sandbox: Sandbox, env: Mapping[str, str]) -> None:
+    """UserError when a task cannot be run here."""
+    for variables in (task.env, task.verify_env):
+        resolve_env(variables, env, task.origin)
+    if task.unsupported is not None:
+        raise UserError(f"{task.origin}: not supported: {task.unsupported}")
+    if task.needs_image is not None:
+        raise UserError(
+            f"{task.origin}: needs {task.needs_image}; sandbox '{sandbox.name}' has no images, a container has"
+        )
+    if task.tests is not None and not sandbox.own_root:
+        raise UserError(
+            f"{task.origin}: its tests need /tests and /logs, which sandbox '{sandbox.name}' cannot give; "
+            "use sandbox 'bubblewrap'"
+        )
 
 
 def public(task: Task) -> str:

@@ -25,7 +25,7 @@ _KEYS = frozenset(
     | {"workdir", "setup", "tools", "verify", "judge", "answer", "answer_schema", "canary", "split", "tags"}
     | {"metadata", "limits", "allow", "agent_logs"}
 )
-_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments", "copies", "data", "split"}
+_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments", "copies", "data", "split", "keep"}
 _PLACED = ("copies", "data")
 
 

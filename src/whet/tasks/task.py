@@ -25,6 +25,9 @@ SKILL_SECTION = "{skill_section}"
 """Where the skill goes in a task's system prompt."""
 WORKDIR = "/workspace"
 """The default working directory of an agent."""
+OPENENV_WORKDIR, OPENENV_TASK, OPENENV_LOGS = "/home/user/workdir", "/home/user/task", "/home/user/logs"
+"""Paths that tasks of OpenEnv name. A box with this working directory has the instruction in instruction.md of the
+second one, and the third one is /logs. Judges have the third one in every box."""
 
 
 def _without_nul(text: str) -> str:
@@ -162,6 +165,10 @@ class Task(BaseModel):
     """Shell commands run before the agent starts."""
     tools: tuple[TaskTool, ...] = ()
     allow: tuple[Allowed, ...] = ()
+
+    keep: Literal["changes", "files"] = "changes"
+    """Which small files of the working directory are kept at the end: those that the agent added or changed, or also
+    others near the top."""
 
     # How it is judged. None of this is in the box while the agent runs.
     verify: tuple[ProcessText, ...] = ()

@@ -26,12 +26,10 @@ from whet.sandbox.disk.folder import MARK, BoxFolder, box_folder, box_users
 from whet.sandbox.hostbox import HostBox, at_most
 from whet.sandbox.process import ProcessEnd, TreeProcess, stdin_file
 from whet.sandbox.view import PROGRAMS, View
-from whet.tasks.task import WORKDIR, TaskLimits
+from whet.tasks.task import OPENENV_LOGS, OPENENV_TASK, OPENENV_WORKDIR, WORKDIR, TaskLimits
 
 MODEL_PORT = 41_100
 HOME = "/home/agent"
-OPENENV_VERIFIER = "/home/user/logs/verifier"
-"""Where verify commands of OpenEnv's tasks write the reward: the verifier's folder under another name."""
 JUDGE_HOME = "/home/judge"
 LAUNCHER = "/run/launcher.py"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -104,7 +102,8 @@ class BubblewrapBox(HostBox):
     path = PATH
 
     def __init__(self, folder: BoxFolder, limits: TaskLimits, workdir: str) -> None:
-        if workdir in SEEN.values() or workdir.split("/")[1] in OWN_FOLDERS or workdir.startswith(f"{JUDGE_HOME}/"):
+        inside = (f"{JUDGE_HOME}/", f"{OPENENV_LOGS}/", f"{OPENENV_TASK}/")
+        if workdir in SEEN.values() or workdir.split("/")[1] in OWN_FOLDERS or f"{workdir}/".startswith(inside):
             raise SandboxError(f"working directory '{workdir}' is a place that the box needs for itself")
         self._paths = {**SEEN, "work": workdir}
         super().__init__(folder, limits)
@@ -123,6 +122,18 @@ class BubblewrapBox(HostBox):
 
     def _show_log(self, name: str, folder: Path) -> None:
         self._view.shown[f"/logs/{name}"] = folder
+        if OPENENV_LOGS in self._view.places:
+            self._view.shown[f"{OPENENV_LOGS}/{name}"] = folder
+
+    def _make_view(self, user: int | None, home: str, names: Sequence[str], before: View | None = None) -> View:
+        view = super()._make_view(user, home, names, before)
+        # Mounted like /logs itself, so nothing that the agent does leads elsewhere. Not inside the working directory,
+        # where the agent may have put a link.
+        agents = before is None
+        if (self._paths["work"] == OPENENV_WORKDIR or not agents) and not view.sees(OPENENV_LOGS):
+            logs = {path: folder for path, folder in view.places.items() if f"{path}/".startswith("/logs/")}
+            view.places.update({f"{OPENENV_LOGS}{path.removeprefix('/logs')}": folder for path, folder in logs.items()})
+        return view
 
     async def connect(self, serve: Serve) -> str:
         self._serve = serve
@@ -147,9 +158,6 @@ class BubblewrapBox(HostBox):
 
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
         planted = super()._hand_to_judge(show_logs)
-        # Not inside a folder of the agent, who may have put a link there.
-        if not self._view.sees(OPENENV_VERIFIER):
-            self._view.places[OPENENV_VERIFIER] = self._folder.path / "logs" / "verifier"
         # Programs without HOME in their environment look it up here; they must not find the agent's.
         passwd = self._folder.path / "support" / "judge-passwd"
         _write_public(passwd, ETC["passwd"].replace(HOME, JUDGE_HOME))

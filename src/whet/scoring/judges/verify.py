@@ -26,10 +26,10 @@ async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the c
     good = sum(check["passed"] for check in checks)
     failed = "; ".join(_describe(one) for one in results if one["exit_code"] != 0)
     reason = f"{good} of {len(results)} commands passed" + (f"; {failed[:MOST]}" if failed else "")
-    value = good / len(results)
+    value, source = good / len(results), "exit_codes"
     if work.task.tests is None and (given := await _read_reward(work, results)) is not None:
-        value, reason = given, f"the commands wrote the reward {given:g}; {reason}"
-    return Score.of(value, reason, commands=results, checks=checks)
+        value, source, reason = given, "verifier", f"the commands wrote the reward {given:g}; {reason}"
+    return Score.of(value, reason, commands=results, checks=checks, source=source)
 
 
 async def _read_reward(work: Work, results: list[dict[str, Any]]) -> float | None:
