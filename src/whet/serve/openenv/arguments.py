@@ -8,13 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from whet.client.models import MAX_SAMPLES, Endpoint, OnFailure, RolloutRequest
 from whet.client.openenv_models import BLACK_BOX, TRANSPARENT_PROXY
 from whet.serve.openenv.catalog import NEITHER, ResolvedEndpoint, resolve
-from whet.tasks.task import TaskLimits
+from whet.tasks.task import OPENENV_WORKDIR, TaskLimits
 
 COMMAND_SEC = 120.0
 """Wall time of each set-up and verify command, as OpenEnv's clients expect it."""
 RUN_ROLLOUT, RUN_TASK, LIST_TASKS = "run_rollout", "run_task", "list_tasks"
-WORKDIR = "/home/user/workdir"
-"""Verify commands in the wild name it."""
 
 
 class ArgumentError(Exception):
@@ -197,7 +195,8 @@ def _described_task(given: RunRolloutArguments) -> dict[str, Any]:
         "verify": verify,
         "tools": given.tools or (),
         "task_id": given.task_id,
-        "workdir": WORKDIR,
+        "workdir": OPENENV_WORKDIR,
+        "keep": "files",
         "limits": TaskLimits.model_validate(limits),
     }
 

@@ -1,6 +1,7 @@
 """What a finished rollout looks like to an OpenEnv client."""
 
 import asyncio
+import posixpath
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -39,7 +40,8 @@ def build_result(
     """The result of a rollout. Blocks: it reads the recorded calls."""
     exchanges = stored.exchanges()
     calls = capture_calls(exchanges, _episode(view))
-    shown, unread = _read_files(files, view.changed, workdir)
+    left_out = stored.result.files_left_out if stored.result else ()
+    shown, unread = _read_files(files, left_out, workdir)
     logs = stored.logs()
     captured = mode != BLACK_BOX
     trace = calls.training_trace if captured else None
@@ -149,19 +151,19 @@ def _exit_code(done: CommandView) -> int:
     return -1 if done.exit_code is None else done.exit_code
 
 
-def _read_files(files: Mapping[str, bytes], changed: Sequence[str], workdir: str) -> tuple[dict[str, str], list[str]]:
+def _read_files(files: Mapping[str, bytes], left_out: Sequence[str], workdir: str) -> tuple[dict[str, str], list[str]]:
     """The small text files by their absolute paths, and the paths of those that are not shown."""
     shown: dict[str, str] = {}
-    hidden = [path for path in changed if path not in files]
-    for path, content in sorted(files.items()):
+    hidden = list(left_out)
+    for path, content in files.items():
         if path.count("/") >= FILE_DEPTH or len(shown) >= MOST_FILES:
             hidden.append(path)
             continue
         try:
-            shown[f"{workdir}/{path}"] = content.decode()[:FILE_CHARS]
+            shown[posixpath.join(workdir, path)] = content.decode()[:FILE_CHARS]
         except UnicodeDecodeError:
             hidden.append(path)
-    return shown, [f"{workdir}/{path}" for path in sorted(hidden)]
+    return shown, [posixpath.join(workdir, path) for path in sorted(hidden)]
 
 
 def _tail(output: bytes) -> str:

@@ -16,7 +16,6 @@ from whet.serve.openenv.arguments import (
     LIST_TASKS,
     RUN_ROLLOUT,
     RUN_TASK,
-    WORKDIR,
     ArgumentError,
     InvalidArgumentsError,
     ListTasksArguments,
@@ -30,6 +29,7 @@ from whet.serve.openenv.sessions import Session
 from whet.serve.openenv.sizes import HTTP_BYTES, encode_result, quote
 from whet.serve.problems import Refused
 from whet.serve.service import Service
+from whet.tasks.task import OPENENV_WORKDIR
 
 WAIT_SEC = 600.0
 SPLITS: Mapping[str, str] = {"train": "train", "validation": "val", "test": "test"}
@@ -137,7 +137,7 @@ class Toolbox:
         group = await self._service.submit(request, caller)
         with session.running([rollout.id for rollout in group.rollouts]):
             group = await self._wait(group, caller)
-        workdir = WORKDIR if request.task is None else ""
+        workdir = OPENENV_WORKDIR if request.task is None else ""
         notes = _find_notes(given)
         results = [
             await read_result(self._service, caller, view, given.mode, workdir, notes) for view in group.rollouts
