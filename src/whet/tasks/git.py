@@ -48,8 +48,12 @@ Tree = Mapping[str, TreeFile]
 """Files by their paths."""
 
 
+class GitError(UserError):
+    """A command of git failed: the repository is gone, damaged or empty."""
+
+
 def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """What a reading command of git prints. UserError, with git's first line, when it fails."""
+    """What a reading command of git prints. GitError, with git's first line, when it fails."""
     env = {name: value for name, value in os.environ.items() if name not in _REDIRECTS} | _ENV
     argv = ["git", "-C", str(repository), *_SETTINGS, *arguments]
     try:
@@ -58,7 +62,7 @@ def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         raise UserError("git is not installed; tasks of a repository need it") from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(f"git {arguments[0]} in {repository} failed: {said[0] if said else done.returncode}")
+        raise GitError(f"git {arguments[0]} in {repository} failed: {said[0] if said else done.returncode}")
     return done.stdout
 
 
