@@ -2,17 +2,29 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any, Self
 
 import aiohttp
 
-from whet.exchange import Recorder
+from whet.exchange import Exchange, Recorder
 from whet.gateway import Gateway, Model, Session
 from whet.scoring import Cause, JudgeError
 from whet.text.plain import plain_text
 
 QUESTION: Sequence[Mapping[str, str]] = ({"role": "user", "content": "Reply with the word OK."},)
 """Nothing of the work is in it: when it is not answered either, the work is not the reason."""
+
+
+def number_calls(record: Recorder) -> Recorder:
+    """A recorder that numbers the calls of several sessions, probes too, as those of one."""
+    numbers = count()
+
+    async def record_numbered(exchange: Exchange) -> None:
+        await record(replace(exchange, index=next(numbers)))
+
+    return record_numbered
 
 
 class ModelClient:

@@ -111,7 +111,8 @@ class SleepSettings(BaseModel):
     login: bool = False
     """The agent uses your own login and no key, without your other settings."""
     proposer_model: str | None = None
-    """Model that writes the rules (default: none; a rule is in your own words)."""
+    """Model that writes the rules, and reads corrections that whet does not understand (default: none; a rule is in
+    your own words)."""
     preferences: str = ""
     """House rules that every proposal must respect, for a model that suggests edits: a text, or the name of a file."""
     budget: Budgets = ("120 rollouts", "2M tokens", "90min")

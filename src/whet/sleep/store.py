@@ -25,7 +25,7 @@ FILE = "sleep.db"
 BUSY_SEC = 10.0
 """How long a connection waits for another one to finish writing."""
 
-Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss"]
+Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss", "meaning"]
 """What documents are about."""
 Model = TypeVar("Model", bound=BaseModel)
 

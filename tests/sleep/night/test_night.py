@@ -1,6 +1,7 @@
 """Nights that stage nothing say what kept them from it, and spend nothing."""
 
 import asyncio
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def test_a_repository_without_tests_gives_no_tasks(world: World) -> None:
     assert ended.detail == (
         "0 older and 0 newer tasks are proved; expected at least 3 and 5, in different parts of the repository"
     )
+
+
+def test_a_repository_that_is_gone_does_not_end_the_night(world: World) -> None:
+    world.put(said("a"))
+    world.put(said("b", days=2))
+    shutil.rmtree(world.repository.folder)
+    ended = world.run()
+    assert ended.outcome is Outcome.NO_JUDGE
+    assert ended.detail.startswith(f"git rev-parse in {world.repository.folder} failed")
 
 
 def test_an_empty_budget_of_the_month_is_said_before_anything_is_tried(world: World) -> None:

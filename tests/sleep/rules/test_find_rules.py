@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from whet.sleep.readers.registry import READERS
 from whet.sleep.rules.corrections import Demand, Wish
 from whet.sleep.rules.find import find_rules
 from whet.sleep.rules.grounding import checks_for
+from whet.sleep.rules.model_corrections import Meanings, Unread, read_reply, write_prompt
 from whet.sleep.rules.rule import FoundRules
 from whet.sleep.session import Origin, Session, Speaker
 from whet.tasks.checks import RulesCheck, command_of_pattern
@@ -174,29 +176,41 @@ def test_orders_in_outputs_are_not_even_read() -> None:
 def test_a_model_may_propose_and_the_steps_decide() -> None:
     prompts: list[str] = []
 
-    async def ask(prompt: str) -> str:
-        prompts.append(prompt)
+    async def interpret(unread: Sequence[Unread]) -> Meanings:
+        prompts.append(write_prompt(unread))
         proposals = [
             {"sentence": 1, "demand": "run", "words": "make lint"},
-            {"sentence": 1, "demand": "run", "words": "make coffee"},
+            {"sentence": 2, "demand": "run", "words": "make coffee"},
             {"sentence": 9, "demand": "run", "words": "make lint"},
         ]
-        return f"Here you are: {json.dumps(proposals)}"
+        return read_reply(f"Here you are: {json.dumps(proposals)}", len(unread)) or {}
 
-    session = corrected("a", NPM, "The linter matters to me a lot", MAKE)
-    found = asyncio.run(find_rules([session], "shop", ask=ask))
-    assert [show(rule.checks) for rule in found.rules] == [{"command_ran make lint"}]
+    session = corrected("a", NPM, "The linter matters to me a lot. Coffee is fine too.", MAKE)
+    found = asyncio.run(find_rules([session], "shop", interpret=interpret))
+    assert [(show(rule.checks), rule.text) for rule in found.rules] == [
+        ({"command_ran make lint"}, "The linter matters to me a lot.")
+    ]
     assert [one.cause for one in found.dropped] == ["not grounded"]
     assert "The linter matters" in prompts[0]
 
 
+def test_no_model_sees_sentences_with_masks() -> None:
+    async def interpret(unread: Sequence[Unread]) -> Meanings:
+        raise AssertionError(unread)
+
+    session = corrected("a", NPM, "The key [redacted:known:1] matters to me a lot", MAKE)
+    assert asyncio.run(find_rules([session], "shop", interpret=interpret)) == FoundRules()
+
+
 @pytest.mark.parametrize("reply", ["", "no", "[1]", '[{"sentence": 0}]', '[{"sentence": 1, "demand": "rm"}]', "["])
 def test_a_reply_in_another_form_proposes_nothing(reply: str) -> None:
-    async def ask(prompt: str) -> str:
-        return reply
+    assert read_reply(reply, 1) is None
 
-    session = corrected("a", NPM, "The linter matters to me a lot", MAKE)
-    assert asyncio.run(find_rules([session], "shop", ask=ask)) == FoundRules()
+
+def test_a_reply_without_a_command_means_that_a_sentence_asks_for_nothing() -> None:
+    assert read_reply("[]", 1) == {0: []}
+    for words in (" ", "[redacted:known:1]"):
+        assert read_reply(json.dumps([{"sentence": 1, "demand": "run", "words": words}]), 1) == {0: []}
 
 
 def test_a_pattern_never_means_a_longer_name() -> None:

@@ -11,7 +11,7 @@ from whet.agents import AgentReport, StopReason, agent_named
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout.judging import client_spending
-from whet.rollout.model_client import ModelClient
+from whet.rollout.model_client import ModelClient, number_calls
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
@@ -102,7 +102,7 @@ class ProposerRuntime:
             await self.recorder.do(lambda store: store.add_exchange(attempt, exchange))
 
         gateway, model = self.resources.gateway, self.arm.model
-        async with ModelClient(gateway, {model.name: model}, model.name, record, "writer") as client:
+        async with ModelClient(gateway, {model.name: model}, model.name, number_calls(record), "writer") as client:
             proposal = await self._ask_model(client, context)
         seconds = round(time.monotonic() - clock, 4)
         result = Result(

@@ -33,15 +33,18 @@ from whet.sleep.exam import fewest_rollouts, night_request, propose_rules
 from whet.sleep.harvest import harvest
 from whet.sleep.night.consent import find_endpoint, give_consent, refuse_without_consent
 from whet.sleep.night.expiry import last_needed
+from whet.sleep.night.reading import SentenceReader
 from whet.sleep.night.records import begin_night, describe_harvest, describe_proof, explain_outcome, find_unfinished
-from whet.sleep.night.spending import Allowance, add_costs, find_allowance, read_cost
+from whet.sleep.night.spending import Allowance, add_costs, find_allowance, find_share, read_call_cost, read_cost
 from whet.sleep.night.targets import find_targets, write_start
 from whet.sleep.night.tasks import TooFewTasksError, find_tasks, write_carriers
 from whet.sleep.options import SleepOptions
 from whet.sleep.redaction import Redaction
-from whet.sleep.report import NightRecord, Outcome, render_report
+from whet.sleep.report import Cost, NightRecord, Outcome, render_report
 from whet.sleep.review.adopt import adopt_alone
 from whet.sleep.rules.find import find_rules
+from whet.sleep.rules.meanings import make_recaller
+from whet.sleep.rules.model_corrections import Interpret
 from whet.sleep.rules.rule import Rule
 from whet.sleep.schedule import hold_lock
 from whet.sleep.schedule.machine import local_time, look_at_machine
@@ -58,8 +61,13 @@ from whet.sleep.staging import (
     stage,
 )
 from whet.sleep.store import SleepStore
+from whet.tasks.git import GitError
 
 NIGHTS = "nights"
+READING = "reading"
+"""The folder of a night with the model calls that read sentences."""
+READING_SHARE = 0.1
+"""Of the budgets of a night: what reading sentences may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +236,34 @@ class Night:
         dropped: Counter[str] = Counter()
         for repository in self.store.repositories():
             sessions = list(self._sessions(repository))
-            rules = await find_rules(sessions, str(repository), scripts=self.setting.options.all_origins)
+            interpret, scripts = self._interpret(repository), self.setting.options.all_origins
+            rules = await find_rules(sessions, str(repository), scripts=scripts, interpret=interpret)
             for rule in rules.rules:
                 self.store.put("rule", rule.id, rule)
             dropped.update(one.cause for one in rules.dropped)
             found += rules.rules
-        self._set(not_used=dropped)
+        self._set(not_used=dropped, cost=self._spent())
         wanted = [one for one in found if self._is_wanted(one)]
         return sorted(wanted, key=lambda one: (-len(one.sessions), one.id))
+
+    def _interpret(self, repository: Path) -> Interpret:
+        """How sentences are read that the grammar does not read: by the model that writes rules, if there is one. A
+        night that is only planned asks no model."""
+        model, setting = self.setting.options.proposer_model, self.setting
+        if model is None or not self.on_record:
+            return make_recaller(self.store)
+        folder = self.folder / READING
+        run = RunOptions(agents=("loop",), models=(model,), out=folder).complete(setting.config)
+        refuse = partial(self._redaction(repository).refuse_secrets, what="a prompt of the night")
+        reader = SentenceReader(
+            self.store, folder, run, setting.config, setting.env, self._reading_allowance, refuse, self._note
+        )
+        return reader.interpret
+
+    def _reading_allowance(self) -> Allowance:
+        """What reading sentences may still use: a share of the night, and no more than the night has left."""
+        nightly, spent = self.setting.options.night_budgets(), read_call_cost(self.folder / READING)
+        return find_share(nightly, READING_SHARE, spent) & self.allowance()
 
     def _is_wanted(self, rule: Rule) -> bool:
         known = {one.rule for one in list_proposals(self.store) if one.state is not State.REJECTED}
@@ -248,12 +276,12 @@ class Night:
         self.setting.watch(f"{repository.name}: {rule.text}")
         if not (folder / "tasks").is_dir():
             data = self.setting.home / ".local/share"
-            mined = await find_tasks(self.store, repository, self._redaction(repository), data)
-            self._set(not_used={**self.record.not_used, **mined.count_causes()})
             try:
+                mined = await find_tasks(self.store, repository, self._redaction(repository), data)
+                self._set(not_used={**self.record.not_used, **mined.count_causes()})
                 await asyncio.to_thread(write_carriers, mined.tasks, rule, folder / "tasks")
-            except TooFewTasksError as few:
-                self._set(outcome=Outcome.NO_JUDGE, detail=str(few))
+            except (TooFewTasksError, GitError) as error:
+                self._set(outcome=Outcome.NO_JUDGE, detail=str(error))
                 return
         targets = find_targets(repository, self.setting.options.targets, self._agent())
         start = write_start(targets, folder / "start")
@@ -267,7 +295,7 @@ class Night:
             self._set(outcome=Outcome.BUDGET, detail=str(reached).partition(";")[0])
             return
         finally:
-            self._set(cost=add_costs(map(read_cost, self._runs())))
+            self._set(cost=self._spent())
         self._judge(rule, targets, result)
 
     def _request(self, rule: Rule, start: Path, folder: Path, allowance: Allowance) -> SharpenRequest:
@@ -326,15 +354,21 @@ class Night:
         proposal = stage(self.store, draft, self._redaction(repository), datetime.now(UTC), self.setting.home)
         self._set(proposals=(*self.record.proposals, proposal.id))
         if note := adopt_alone(self.store, proposal):
-            self._set(notes=(*self.record.notes, note))
+            self._note(note)
 
     def allowance(self, rule: Rule | None = None) -> Allowance:
         """What the night may use for a rule: what other rules and nights left. A run that was killed counts what it
         used itself."""
-        options, own = self.setting.options, rule and self.folder / rule.id / "run"
-        spent = add_costs(read_cost(run) for run in self._runs() if run != own)
+        options, own = self.setting.options, self.folder / rule.id / "run" if rule else None
         nights = [one for one in self.store.list("night", NightRecord) if one.id != self.record.id]
-        return find_allowance(options.night_budgets(), options.month_budgets(), spent, nights, self.record.started)
+        return find_allowance(
+            options.night_budgets(), options.month_budgets(), self._spent(own), nights, self.record.started
+        )
+
+    def _spent(self, own: Path | None = None) -> Cost:
+        """What the night has used so far, but for one run."""
+        runs = (read_cost(run) for run in self._runs() if run != own)
+        return add_costs((read_call_cost(self.folder / READING), *runs))
 
     def end(self) -> NightRecord:
         """Write the report."""
@@ -350,6 +384,9 @@ class Night:
         """Put an error on record. What was measured is kept."""
         self._set(outcome=Outcome.FAILED, detail=str(error))
         self.end()
+
+    def _note(self, note: str) -> None:
+        self._set(notes=(*self.record.notes, note))
 
     def _set(self, **changes: object) -> None:
         self.record = NightRecord.model_validate({**dict(self.record), **changes})

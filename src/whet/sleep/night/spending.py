@@ -1,7 +1,7 @@
 """What a night has spent, and what it may still use: of its own budgets and of those of the month."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +28,10 @@ class Allowance:
     def rollouts(self) -> int:
         return min((int(one.amount) for one in self.budgets if one.unit is Unit.ROLLOUTS), default=MANY)
 
+    def __and__(self, other: "Allowance") -> "Allowance":
+        """What both allow."""
+        return Allowance((*self.budgets, *other.budgets))
+
     def within(self, limits: Limits) -> Limits:
         """These limits, lowered to what is left of the other units."""
         for budget in self.budgets:
@@ -47,6 +51,12 @@ def find_allowance(
     month = add_costs([one.cost for one in nights if (one.started.year, one.started.month) == (now.year, now.month)])
     left = [_subtract(budget, spent) for budget in nightly]
     return Allowance((*left, *(_subtract(budget, add_costs([month, spent])) for budget in monthly)))
+
+
+def find_share(nightly: Sequence[Budget], share: float, spent: Cost) -> Allowance:
+    """What is left of a share of the budgets of tonight, of which `spent` is used. Rollouts are not shared out."""
+    parts = (replace(one, amount=share * one.amount) for one in nightly if one.unit is not Unit.ROLLOUTS)
+    return Allowance(tuple(_subtract(part, spent) for part in parts))
 
 
 def _subtract(budget: Budget, cost: Cost) -> Budget:
@@ -69,6 +79,12 @@ def add_costs(costs: Iterable[Cost]) -> Cost:
         minutes=sum(one.minutes for one in listed),
         dollars=sum(known) if len(known) == len(listed) and listed else None,
     )
+
+
+def read_call_cost(folder: Path) -> Cost:
+    """What single model calls spent that are on record in a folder, if any. They are not rollouts."""
+    found = read_cost(folder)
+    return found.model_copy(update={"rollouts": 0})
 
 
 def read_cost(run: Path) -> Cost:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from whet.ids import digest
 from whet.sleep.rules.corrections import Correction, Demand, Vocabulary, Wish, opens_with_no, read_correction
 from whet.sleep.rules.grounding import checks_for, find_grounded, split_at
-from whet.sleep.rules.model_corrections import Ask, Unread, propose_corrections
+from whet.sleep.rules.model_corrections import Interpret, Unread
 from whet.sleep.rules.rule import Dropped, FoundRules, Rule
 from whet.sleep.rules.sentences import (
     gives_orders_to_models,
@@ -52,13 +52,13 @@ class _Asked:
 
 
 async def find_rules(
-    sessions: Sequence[Session], repository: str, *, scripts: bool = False, ask: Ask | None = None
+    sessions: Sequence[Session], repository: str, *, scripts: bool = False, interpret: Interpret | None = None
 ) -> FoundRules:
     """Find the rules that people asked for in the sessions of one repository.
 
-    Only sentences of a person's own turns count; with `scripts`, prompts of headless starts too. A model that is
-    asked can only propose what a sentence means. The support of a rule is the number of its sessions: the caller
-    decides how many are enough.
+    Only sentences of a person's own turns count; with `scripts`, prompts of headless starts too. `interpret` can only
+    propose what a sentence means that the grammar does not read: the steps decide. The support of a rule is the number
+    of its sessions, and the caller decides how many are enough.
     """
     said: list[_Said] = []
     dropped: list[Dropped] = []
@@ -71,9 +71,10 @@ async def find_rules(
         read, rest = _read_turn(session, turn, vocabulary)
         said += read
         unread += [(session, turn, one) for one in rest]
-    if ask is not None and unread:
-        proposed = await propose_corrections([one for _, _, one in unread], ask)
-        said += [_Said(unread[index][0], unread[index][1], one) for index, one in proposed]
+    if interpret is not None and unread:
+        meanings = await interpret([one for _, _, one in unread])
+        read_by_model = ((unread[index], wishes) for index, wishes in sorted(meanings.items()) if wishes)
+        said += [_Said(session, turn, one.means(wishes)) for (session, turn, one), wishes in read_by_model]
     usable, refused = _choose_standing(said)
     asked: list[_Asked] = []
     for one in usable:
@@ -116,9 +117,9 @@ def _read_turn(session: Session, turn: Turn, vocabulary: Vocabulary) -> tuple[li
         if correction is not None and read[after_it] is None and _is_afterthought(after_it):
             read[sentence] = replace(correction, once=True)
     unread = [
-        Unread(sentence, before[0].commands, after.commands)
+        Unread(session.key, sentence, before[0].commands, after.commands)
         for sentence, correction in read.items()
-        if correction is None and before and not holds_once(sentence)
+        if correction is None and before and not holds_once(sentence) and not is_masked(sentence)
     ]
     return [_Said(session, turn, one) for one in read.values() if one is not None], unread
 

@@ -1,17 +1,16 @@
 """Asks a model what a sentence means that the grammar does not read. Its answer is a proposal: the steps decide."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from whet.sleep.rules.corrections import Correction, Demand, Wish
+from whet.sleep.rules.sentences import is_masked
 from whet.text.plain import read_json
 from whet.text.untrusted import fence, shorten_text
 
-Ask = Callable[[str], Awaitable[str]]
-"""Sends a prompt to a model and returns its reply. The caller checks the prompt for secrets and counts the cost."""
 AT_ONCE = 40
 """Sentences in one prompt."""
 _PROMPT = """A developer wrote the sentences below to a coding agent. For each sentence that asks for a lasting habit,
@@ -31,9 +30,21 @@ Reply with a JSON list and nothing else. Each entry: {{"sentence": number, "dema
 class Unread:
     """A sentence that the grammar does not read, with the commands around it."""
 
+    session: str
+    """Key of the session in which it was said."""
     sentence: str
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+    def means(self, wishes: Sequence[Wish]) -> Correction:
+        """The sentence as a correction that asks for this."""
+        return Correction(self.sentence, tuple(wishes), standing=True, once=False)
+
+
+Meanings = Mapping[int, Sequence[Wish]]
+"""What sentences ask for, by their index. A sentence that asks for no habit has no wishes."""
+Interpret = Callable[[Sequence[Unread]], Awaitable[Meanings]]
+"""Finds out what sentences mean. Those of which nothing is known are left out."""
 
 
 class _Reply(BaseModel):
@@ -46,19 +57,8 @@ class _Reply(BaseModel):
 _REPLIES = TypeAdapter(list[_Reply])
 
 
-async def propose_corrections(unread: Sequence[Unread], ask: Ask) -> list[tuple[int, Correction]]:
-    """Ask a model for what these sentences mean: the index of a sentence with its correction.
-
-    A reply that is not the asked form proposes nothing.
-    """
-    found: list[tuple[int, Correction]] = []
-    for start in range(0, len(unread), AT_ONCE):
-        some = unread[start : start + AT_ONCE]
-        found += [(start + index, one) for index, one in _read_reply(await ask(_write_prompt(some)), some)]
-    return found
-
-
-def _write_prompt(unread: Sequence[Unread]) -> str:
+def write_prompt(unread: Sequence[Unread]) -> str:
+    """The prompt that asks for the meaning of these sentences."""
     shown = "\n\n".join(fence(f"sentence-{number}", _show(one)) for number, one in enumerate(unread, start=1))
     return _PROMPT.format(sentences=shown, demands=[str(demand) for demand in Demand])
 
@@ -69,14 +69,16 @@ def _show(one: Unread) -> str:
     return "\n".join([shorten_text(one.sentence, 600), *lines])
 
 
-def _read_reply(reply: str, unread: Sequence[Unread]) -> list[tuple[int, Correction]]:
+def read_reply(reply: str, sentences: int) -> Meanings | None:
+    """What a model says that each sentence asks for, by index. None if the reply is not in the requested form."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         given = _REPLIES.validate_python(read_json(reply[start : end + 1]))
     except (ValidationError, ValueError):
-        return []
-    return [
-        (one.sentence - 1, Correction(unread[one.sentence - 1].sentence, (Wish(one.demand, one.words),), True, False))
-        for one in given
-        if one.sentence <= len(unread) and (one.words.strip() or one.demand is Demand.NO_EMOJI)
-    ]
+        return None
+    found: dict[int, list[Wish]] = {index: [] for index in range(sentences)}
+    for one in given:
+        words = one.words.strip()
+        if one.sentence <= sentences and not is_masked(words) and (words or one.demand is Demand.NO_EMOJI):
+            found[one.sentence - 1].append(Wish(one.demand, words))
+    return found

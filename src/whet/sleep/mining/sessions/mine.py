@@ -23,7 +23,7 @@ from whet.sleep.options import SleepOptions
 from whet.sleep.redaction import Redaction
 from whet.sleep.repository import Lost
 from whet.sleep.rules.find import find_rules
-from whet.sleep.rules.model_corrections import Ask
+from whet.sleep.rules.meanings import make_recaller
 from whet.sleep.rules.rule import Dropped, Rule
 from whet.sleep.rules.sentences import normalise
 from whet.sleep.session import Session
@@ -111,11 +111,13 @@ class SessionMiner:
         self._data, self._safe, self._scripts = data, safe, scripts
 
     async def mine(
-        self, since: datetime | None = None, ask: Ask | None = None, watch: Callable[[str], None] = lambda _: None
+        self, since: datetime | None = None, watch: Callable[[str], None] = lambda _: None
     ) -> SessionsReport:
         """Find rules and prove tasks. What was proved or lost before is not tried again."""
         sessions = [_without_content(one) for one in self._store.sessions(self._repository, since)]
-        found = await find_rules(sessions, str(self._repository), scripts=self._scripts, ask=ask)
+        found = await find_rules(
+            sessions, str(self._repository), scripts=self._scripts, interpret=make_recaller(self._store)
+        )
         for rule in found.rules:
             self._store.put("rule", rule.id, rule)
         lost: list[LostSession] = []
