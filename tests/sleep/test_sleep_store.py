@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from whet.errors import UserError
 from whet.sleep import store as module
 from whet.sleep.session import Origin, Session, Speaker, Turn
-from whet.sleep.store import FILE, SleepStore, SourceRow
+from whet.sleep.store import FILE, Kind, SleepStore, SourceRow
 
 NOW = datetime(2026, 11, 17, 3, 0, tzinfo=UTC)
 
@@ -24,6 +24,11 @@ class Note(BaseModel):
     sessions: tuple[str, ...] = ()
     repository: str | None = None
     folder: Path | None = None
+
+
+class Proposed(Note):
+    rule: str
+    night: str
 
 
 def a_session(name: str = "s1", *, cwd: str = "/r/src", age: timedelta = timedelta(), text: str = "Fix it.") -> Session:
@@ -123,6 +128,39 @@ def test_a_forgotten_session_leaves_nothing_behind(store: SleepStore) -> None:
     assert not folder.exists()
     assert store.forgotten() == {("codex", "s1")}
     assert not any(b"XYZZY" in file.read_bytes() for file in store.folder.glob("sleep.db*"))
+
+
+def test_what_nights_keep_is_forgotten_too(store: SleepStore) -> None:
+    night = store.folder / "nights" / "2026-11-18"
+    for name in (
+        "r1/run/run.db",
+        "r2/tasks/t1-r2/task.toml",
+        "r3/tasks/t9-r3/task.toml",
+        "reading/run.db",
+        "report.md",
+    ):
+        (night / name).parent.mkdir(parents=True, exist_ok=True)
+        (night / name).write_text("XYZZY")
+    keep(store, a_session("s1"), "/home/dev/shop")
+    keep(store, a_session("s2"), "/home/dev/cart")
+    kinds: dict[str, Kind] = {"r1": "rule", "t1": "task", "m1": "meaning"}
+    for name, kind in kinds.items():
+        store.put(kind, name, Note(text="x", sessions=("s1",)))
+    store.put("proposal", "1", Proposed(text="x", rule="r1", night="2026-11-18", sessions=("s1",)))
+    store.put("rule", "r3", Note(text="x", sessions=("s2",)))
+
+    store.forget("s1")
+
+    assert [path.relative_to(night).parts[0] for path in night.rglob("*") if path.is_file()] == ["r3"]
+
+
+def test_tasks_of_the_history_are_forgotten_with_the_repository(store: SleepStore) -> None:
+    keep(store, a_session("s1"), "/home/dev/shop")
+    shop, cart = (store.history_bank(Path("/home/dev") / name) for name in ("shop", "cart"))
+    for folder in (shop, cart):
+        folder.mkdir(parents=True)
+    store.forget("/home/dev/shop")
+    assert (shop.exists(), cart.exists()) == (False, True)
 
 
 def test_a_session_may_be_named_with_its_agent_in_documents_and_by_the_user(store: SleepStore) -> None:

@@ -17,11 +17,20 @@ import zstandard
 from pydantic import BaseModel, ValidationError
 
 from whet.errors import UserError
+from whet.ids import digest
 from whet.paths import user_data
 from whet.runs.store.schema import migrate, version_of
 from whet.sleep.session import Session
 
 FILE = "sleep.db"
+BANK = "bank"
+"""The folder of the store with the proved tasks."""
+NIGHTS = "nights"
+"""The folder of the store with one folder for each night, and in it one for each rule that was tried."""
+READING = "reading"
+"""The folder of a night with the model calls that read sentences."""
+REPORT = "report.md"
+"""The file of a night with its report."""
 BUSY_SEC = 10.0
 """How long a connection waits for another one to finish writing."""
 
@@ -256,9 +265,12 @@ class SleepStore:
         kept = {one.number for one in documents if one.kind == "rejection" and not one.is_about(repository)}
         found = [one for one in documents if one.names(sessions) or one.is_about(repository)]
         if not rows and not found:
-            raise UserError(f"'{what}' is no session and no repository that whet sleep knows; see `whet sleep status`")
+            raise UserError(f"'{what}' is not a session or repository that whet sleep knows; expected the id of one, or its path")
         changed = [one.without(sessions) for one in found if one.number in kept]
-        self._delete(rows, [one for one in found if one.number not in kept], changed)
+        deleted = [one for one in found if one.number not in kept]
+        self._delete(rows, deleted, changed)
+        self._remove_of_nights(deleted)
+        shutil.rmtree(self.history_bank(Path(repository)), ignore_errors=True)
         return Forgotten(len(rows), Counter(one.kind for one in found if one.number not in kept))
 
     def _delete(
@@ -277,6 +289,23 @@ class SleepStore:
             self._db.executemany("UPDATE document SET body = ? WHERE number = ?", bodies)
         with self._explain_errors():
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def history_bank(self, repository: Path) -> Path:
+        """The folder with the proved tasks of a repository's history."""
+        return self.folder / BANK / f"{repository.name}-{digest(str(repository).encode())[:8]}"
+
+    def _remove_of_nights(self, documents: "Sequence[_Document]") -> None:
+        """Remove what nights keep of these documents: prompts, rollouts and reports."""
+        kinds = {one.kind for one in documents}
+        tasks = [one.name for one in documents if one.kind == "task"]
+        rules = {one.name for one in documents if one.kind == "rule"}
+        rules |= {str(one.body.get("rule")) for one in documents if one.kind == "proposal"}
+        for folder in (self.folder / NIGHTS).glob("*/*"):
+            used = any((folder / "tasks" / f"{task}-{folder.name}").exists() for task in tasks)
+            if used or folder.name in rules or (folder.name == READING and "meaning" in kinds):
+                shutil.rmtree(folder, ignore_errors=True)
+        for night in {str(one.body.get("night")) for one in documents if one.kind == "proposal"}:
+            (self.folder / NIGHTS / night / REPORT).unlink(missing_ok=True)
 
     def _remove_own(self, text: str) -> None:
         """Remove a file or folder of the store that a document names, such as the folder of a task."""

@@ -12,14 +12,14 @@ from support.sleep_world import Repository, corrected
 from whet.runs.config import Config, ModelConfig
 from whet.runs.store.store import Store
 from whet.sleep.night.consent import NoConsentError
-from whet.sleep.night.flow import READING, Night, Setting, plan_night, run_night
+from whet.sleep.night.flow import Night, Setting, plan_night, run_night
 from whet.sleep.night.reading import MOST_PROMPTS
 from whet.sleep.options import SleepOptions
 from whet.sleep.redaction import SecretFoundError
 from whet.sleep.report import Cost, NightRecord, Outcome
 from whet.sleep.rules.model_corrections import AT_ONCE
 from whet.sleep.rules.rule import Rule
-from whet.sleep.store import SleepStore
+from whet.sleep.store import NIGHTS, READING, SleepStore
 
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 SAID = "The linter matters to me a lot."
@@ -52,7 +52,7 @@ class World:
         return asyncio.run(run_night(self.setting(**options), self.store))
 
     def prompts(self, night: NightRecord) -> list[bytes]:
-        folder = self.store.folder / "nights" / night.id / READING
+        folder = self.store.folder / NIGHTS / night.id / READING
         with Store.open_read(folder) as store:
             attempts = [attempt for row in store.rollouts() for attempt in store.attempts_of(row.id)]
             calls = [call for attempt in attempts for call in store.exchanges(attempt.id)]
@@ -73,7 +73,7 @@ def test_without_such_a_model_nothing_is_asked(tmp_path: Path) -> None:
     world = World(tmp_path)
     night = world.run(proposer_model=None)
     assert (night.outcome, night.cost.tokens) == (Outcome.NO_RULE, 0)
-    assert not (world.store.folder / "nights" / night.id / READING).exists()
+    assert not (world.store.folder / NIGHTS / night.id / READING).exists()
 
 
 def test_a_sentence_is_shown_to_a_model_once(tmp_path: Path) -> None:
@@ -89,13 +89,14 @@ def test_a_sentence_is_shown_to_a_model_once(tmp_path: Path) -> None:
 def test_a_plan_asks_no_model(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert asyncio.run(plan_night(world.setting(), world.store)).rules == ()
-    assert not (world.store.folder / "nights").exists()
+    assert not (world.store.folder / NIGHTS).exists()
 
 
 def test_what_a_model_said_is_forgotten_with_the_session(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.run()
+    night = world.run()
     assert world.store.forget("s0").documents["meaning"] == 1
+    assert not (world.store.folder / NIGHTS / night.id / READING).exists()
 
 
 def test_a_proposal_that_the_steps_do_not_show_is_dropped(tmp_path: Path) -> None:

@@ -60,12 +60,9 @@ from whet.sleep.staging import (
     list_proposals,
     stage,
 )
-from whet.sleep.store import SleepStore
+from whet.sleep.store import NIGHTS, READING, REPORT, SleepStore
 from whet.tasks.git import GitError
 
-NIGHTS = "nights"
-READING = "reading"
-"""The folder of a night with the model calls that read sentences."""
 READING_SHARE = 0.1
 """Of the budgets of a night: what reading sentences may use."""
 
@@ -377,7 +374,7 @@ class Night:
             return self.record
         report = render_report(self.record, list_proposals(self.store))
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "report.md").write_text(report, encoding="utf-8")
+        (self.folder / REPORT).write_text(report, encoding="utf-8")
         return self.record
 
     def fail(self, error: Exception) -> None:

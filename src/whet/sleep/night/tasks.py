@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.ids import digest
 from whet.runs.checks.tasks import open_resources
 from whet.sandbox import DEFAULT, sandbox_named
 from whet.skills.rollouts.splits import FEWEST_TRAIN, FEWEST_VALIDATION
 from whet.sleep.bank import BankTask, TaskKind, make_carrier, name_family, split_families
 from whet.sleep.mining.mine import mine
 from whet.sleep.mining.options import MineKind, MineOptions
-from whet.sleep.mining.sessions.mine import BANK, SessionMiner, SessionsReport
+from whet.sleep.mining.sessions.mine import SessionMiner, SessionsReport
 from whet.sleep.redaction import Redaction
 from whet.sleep.rules.rule import Rule
 from whet.sleep.store import SleepStore
@@ -43,7 +42,7 @@ async def find_tasks(store: SleepStore, repository: Path, redaction: Redaction, 
 
 async def _mine_history(store: SleepStore, repository: Path, wanted: int) -> list[BankTask]:
     """Tasks of commits and of faults. Those that were proved in earlier nights are not proved again."""
-    folder = store.folder / BANK / f"{repository.name}-{digest(str(repository).encode())[:8]}"
+    folder = store.history_bank(repository)
     report = await mine(MineOptions(repository=repository, to=folder, limit=wanted))
     return [_read_mined(folder / one.name, repository) for one in report.proved]
 

@@ -27,11 +27,9 @@ from whet.sleep.rules.meanings import make_recaller
 from whet.sleep.rules.rule import Dropped, Rule
 from whet.sleep.rules.sentences import normalise
 from whet.sleep.session import Session
-from whet.sleep.store import SleepStore
+from whet.sleep.store import BANK, SleepStore
 from whet.tasks.skeleton import write_task
 
-BANK = "bank"
-"""The folder of the store with the proved tasks."""
 _UNPROVED = ".unproved"
 _AGAIN = frozenset({Loss.ENVIRONMENT, Loss.TIMEOUT, Loss.UNREADABLE})
 """Causes that may be gone another time."""
