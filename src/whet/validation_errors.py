@@ -51,10 +51,8 @@ def explain(error: ValidationError, where: str, model: type[BaseModel]) -> list[
 def explain_options(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """One line for each error in options. Option names are in backquotes, as in all errors."""
     problems = (describe_error(detail, model) for detail in error.errors(include_url=False))
-    return [
-        re.sub(r"^(unknown )?key '(\w+)'", lambda m: f"unknown option '{m[2]}'" if m[1] else f"`{m[2]}`", one)
-        for one in problems
-    ]
+    key = re.compile(r"^(unknown )?key '(\w+)(?:\[\d+\])?'")
+    return [key.sub(lambda m: f"unknown option '{m[2]}'" if m[1] else f"`{m[2]}`", one) for one in problems]
 
 
 def key_path(parts: Sequence[int | str]) -> str:

@@ -56,7 +56,7 @@ def test_a_home_without_agents_is_no_mistake(user: Project) -> None:
     [
         (("harvest", "--cli", "claud-code"), "did you mean 'claude-code'?"),
         (("harvest", "--since", "soon"), "--since is 'soon'; expected a number of days, or a date such as 2026-11-01"),
-        (("forget", "nobody"), "'nobody' is no session and no repository that whet sleep knows"),
+        (("forget", "nobody"), "'nobody' is not a session or repository that whet sleep knows"),
     ],
 )
 def test_a_mistake_is_one_line(user: Project, arguments: tuple[str, ...], expected: str) -> None:

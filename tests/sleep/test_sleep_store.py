@@ -201,7 +201,7 @@ def test_forgetting_removes_no_file_outside_the_store(store: SleepStore, tmp_pat
 
 
 def test_forgetting_something_unknown_is_a_mistake(store: SleepStore) -> None:
-    with pytest.raises(UserError, match="'nobody' is no session and no repository"):
+    with pytest.raises(UserError, match="'nobody' is not a session or repository"):
         store.forget("nobody")
 
 

@@ -265,7 +265,7 @@ class SleepStore:
         kept = {one.number for one in documents if one.kind == "rejection" and not one.is_about(repository)}
         found = [one for one in documents if one.names(sessions) or one.is_about(repository)]
         if not rows and not found:
-            raise UserError(f"'{what}' is not a session or repository that whet sleep knows; expected the id of one, or its path")
+            raise UserError(f"'{what}' is not a session or repository that whet sleep knows; expected its id or path")
         changed = [one.without(sessions) for one in found if one.number in kept]
         deleted = [one for one in found if one.number not in kept]
         self._delete(rows, deleted, changed)

@@ -111,6 +111,27 @@ def test_a_repository_becomes_proved_tasks_and_is_not_touched(project: Project, 
     check_that_an_agent_cannot_pass_by_its_own_tests(project, fault)
 
 
+def test_a_past_fix_is_taken_back(project: Project) -> None:
+    shop = project.path / "shop"
+    first = PRICES.replace("n < 0", "n < -9")
+    commit(shop, "Prices", {"src/shop/__init__.py": "", "src/shop/prices.py": first})
+    commit(shop, "Fix the sum, which was wrong", {"src/shop/total.py": "def total(n):\n    return n\n"})
+    commit(shop, "Correct the price of few things", {"src/shop/prices.py": PRICES})
+    commit(shop, "Fix the total", {"src/shop/total.py": "def total(n):\n    return n + 1\n"})
+    commit(shop, "Charge less", {"src/shop/total.py": "def total(n):\n    return n + 0\n"})
+    commit(shop, "Tests of prices", {"tests/test_prices.py": TEST})
+    mined = project.whet("tasks", "mine", "shop", "--to", "tasks", "--limit", "1", "--kind", "fault", "--json")
+    report = json.loads(mined.stdout)
+    assert [(one["title"], one["cause"]) for one in report["candidates"]] == [
+        ("taken back: Fix the total", "overtaken"),
+        ("taken back: Correct the price of few things", None),
+    ]
+    (task,) = (project.path / "tasks").glob("shop-fault-*")
+    assert (task / "environment" / "src/shop/prices.py").read_text() == first
+    assert (task / "solution" / "files" / "src/shop/prices.py").read_text() == PRICES
+    assert json.loads((task / "tests" / "ids.json").read_text()) == ["tests/test_prices.py::PriceTest::test_negative"]
+
+
 def check_that_nothing_is_made_twice(project: Project) -> None:
     made = digest_files(project.path / "tasks")
     again = project.whet("tasks", "mine", "shop", "--to", "tasks/mined", "--limit", "2", "--json")

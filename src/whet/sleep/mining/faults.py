@@ -1,4 +1,4 @@
-"""Tasks from faults: a small change breaks code that tests cover, and the tests that fail are the judge."""
+"""Tasks from faults: a change breaks code that tests cover, and the tests that fail are the judge."""
 
 import random
 from collections import defaultdict
@@ -86,28 +86,52 @@ def _candidate(project: Project, baseline: Baseline, source: str, mutation: Muta
 
 
 async def draft_fault(project: Project, baseline: Baseline, source: str, mutation: Mutation) -> TaskParts:
-    """A task that asks to repair a fault. The tests that it breaks judge, as they are in the repository."""
+    """A task that asks to repair a small fault."""
     original = baseline.tree[source]
-    broken = {**baseline.tree, source: TreeFile(mutation.apply(original.content), original.mode)}
-    suite = Suite(baseline.suite.program, baseline.tests_of(source, mutation.line), baseline.suite.path)
-    async with place_files(broken) as (workspace,):
+    broken = {source: TreeFile(mutation.apply(original.content), original.mode)}
+    return await draft_repair(project, baseline, Fault(broken, baseline.tests_of(source, mutation.line)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong in the code."""
+
+    broken: Tree
+    """The files that hold the fault, with it."""
+    tests: tuple[str, ...]
+    """The test files that may notice it."""
+
+
+async def draft_repair(project: Project, baseline: Baseline, fault: Fault) -> TaskParts:
+    """A task that asks to repair a fault. The tests that it breaks judge, as they are in the repository."""
+    tree = {**baseline.tree, **fault.broken}
+    suite = Suite(baseline.suite.program, fault.tests, baseline.suite.path)
+    failing = await _find_failing(project, baseline, tree, suite)
+    if not failing:
+        raise Dropped(Loss.PASSES_UNTOUCHED, "no test notices the fault")
+    if len(failing) > NAMED:
+        raise Dropped(Loss.BREAKS_TOO_MUCH, f"{len(failing)} tests fail")
+    tests = {f"tests/files/{name}": file.content for name, file in tree.items() if _is_own_test(name)}
+    solution = {f"solution/files/{name}": baseline.tree[name].content for name in fault.broken}
+    instruction = ask_for_repair(hide_names(failing, fault.broken))
+    manifest = project.manifest(MineKind.FAULT, baseline.commit, min(fault.broken), suite)
+    files = {**tests, **solution, **suite.judge_files(failing)}
+    solve = "cp -r /solution/files/. ."
+    return TaskParts(instruction, suite.judge(), solve, tree, files, manifest, workspace="environment")
+
+
+async def _find_failing(project: Project, baseline: Baseline, tree: Tree, suite: Suite) -> dict[str, str]:
+    """The tests that fail with a fault and passed without it, with their errors."""
+    if not suite.files:
+        return {}
+    async with place_files(tree) as (workspace,):
         # The baseline was traced, so it took longer than this run should. Some faults loop for ever.
         seconds = max(SHORTEST_SEC, 3 * baseline.run.seconds)
         run = await run_suite(suite, project.sandbox, workspace, seconds=min(seconds, SECONDS))
     if run.timed_out:
         raise Dropped(*run.explain())
     judging = {test for test in baseline.run.passed if test.partition("::")[0] in suite.files}
-    failing = {test: run.error_of(test) for test in judging - run.passed}
-    if not failing:
-        raise Dropped(Loss.PASSES_UNTOUCHED, "no test notices the fault")
-    if len(failing) > NAMED:
-        raise Dropped(Loss.BREAKS_TOO_MUCH, f"{len(failing)} tests fail")
-    tests = {f"tests/files/{name}": file.content for name, file in broken.items() if _is_own_test(name)}
-    files = {**tests, f"solution/files/{source}": original.content, **suite.judge_files(failing)}
-    instruction = ask_for_repair(hide_names(failing, [source]))
-    manifest = project.manifest(MineKind.FAULT, baseline.commit, source, suite)
-    solve = "cp -r /solution/files/. ."
-    return TaskParts(instruction, suite.judge(), solve, broken, files, manifest, workspace="environment")
+    return {test: run.error_of(test) for test in judging - run.passed}
 
 
 def _is_own_test(name: str) -> bool:

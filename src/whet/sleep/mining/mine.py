@@ -20,6 +20,7 @@ from whet.sleep.mining.faults import list_faults, measure_baseline
 from whet.sleep.mining.history import list_commits
 from whet.sleep.mining.options import MineKind, MineOptions
 from whet.sleep.mining.packages import Dropped
+from whet.sleep.mining.past_fixes import list_past_fixes
 from whet.sleep.mining.project import Candidate, Project, open_project
 from whet.sleep.mining.proof import Loss, prove
 from whet.tasks.skeleton import write_task
@@ -119,6 +120,8 @@ class _Miner:
             name = f"{self._project.slug}-fault"
             self._end(Mined(name=name, kind=MineKind.FAULT, title="tests of the last commit", **lost.as_fields()))
             return
+        tasks = {one.name for one in self.ended if one.cause is None}
+        await self.work(await asyncio.to_thread(list_past_fixes, self._project, baseline, tasks))
         await self.work(list_faults(self._project, baseline, self._seed))
 
     async def _take(self, candidate: Candidate) -> None:

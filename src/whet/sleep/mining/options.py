@@ -15,7 +15,7 @@ class MineKind(StrEnum):
     COMMIT = "commit"
     """A commit that changes code and its tests."""
     FAULT = "fault"
-    """A small fault that is put into code which tests cover."""
+    """A fault that is put into code which tests cover: a past fix that is taken back, or a small change."""
 
 
 class MineOptions(Options):

@@ -37,6 +37,8 @@ class Loss(StrEnum):
     """The judge accepts the tree as the agent would get it."""
     BREAKS_TOO_MUCH = "breaks too much"
     """A fault that so many tests notice gives itself away."""
+    OVERTAKEN = "overtaken"
+    """A past fix cannot be taken back, because the code has changed since."""
     SOLUTION_FAILS = "solution fails"
     """The judge does not accept the known solution."""
     FLAKY = "flaky"
