@@ -30,6 +30,8 @@ TRAIN, EXAM = 3, 6
 EXAM_ROLLOUTS = 60
 SEARCH_ROLLOUTS = extra_rollouts(TRAIN) + 2 * TRAIN * night_plan(0, TRAIN).samples
 """Audit, and one measurement of each version."""
+ASKED_NIGHTS = 200
+"""What is asked: of this many nights with quiet tests and 60 rollouts in all, at least 95 % certify the habit."""
 POWER = 0.95
 SURE = 0.95
 """Confidence of the one-sided exact binomial bounds."""
@@ -86,6 +88,8 @@ class Night:
     certified: bool
     exam: int
     """Rollouts of its exam."""
+    rollouts: int
+    """Rollouts in all: audit, search and exam."""
 
 
 async def simulate(world: World, seed: int, rollouts: int) -> Night:
@@ -103,7 +107,8 @@ async def simulate(world: World, seed: int, rollouts: int) -> Night:
         drawn,
     )
     assert done.spent <= plan.budget
-    return Night(done.certified == NEW, sum(2 * len(held.test.pairs) for held in done.exam_results))
+    rollouts_of_exams = sum(2 * len(held.test.pairs) for held in done.exam_results)
+    return Night(done.certified == NEW, rollouts_of_exams, extra_rollouts(TRAIN) + done.spent)
 
 
 def simulate_shard(world: World, rollouts: int, first: int) -> list[Night]:
@@ -158,6 +163,20 @@ def tabulate(
     return table, kept
 
 
+def check_what_is_asked(pool: Executor, console: Console) -> bool:
+    """The first 200 nights with a habit rule, within 60 rollouts in all."""
+    found = simulate_nights(pool, HABITS[0], EXAM_ROLLOUTS)[:ASKED_NIGHTS]
+    certified, most = sum(night.certified for night in found), max(night.rollouts for night in found)
+    kept = certified >= POWER * ASKED_NIGHTS and most <= EXAM_ROLLOUTS
+    console.print(
+        f"asked: {HABITS[0].name}, {EXAM} exam tasks: certified in {certified} of {ASKED_NIGHTS} nights (at least "
+        f"{POWER:.0%}), with at most {most} rollouts in all (at most {EXAM_ROLLOUTS})",
+        style=None if kept else "red",
+        highlight=False,
+    )
+    return kept
+
+
 def main() -> int:
     console = Console(width=150)
     console.print(
@@ -175,7 +194,8 @@ def main() -> int:
         console.print(table)
         table, also = tabulate(pool, f"{EXAM_ROLLOUTS} rollouts in all", EXAM_ROLLOUTS, shown)
         console.print(table)
-    return 0 if kept and also else 1
+        asked = check_what_is_asked(pool, console)
+    return 0 if kept and also and asked else 1
 
 
 if __name__ == "__main__":

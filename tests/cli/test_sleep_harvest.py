@@ -56,6 +56,10 @@ def test_a_home_without_agents_is_no_mistake(user: Project) -> None:
     [
         (("harvest", "--cli", "claud-code"), "did you mean 'claude-code'?"),
         (("harvest", "--since", "soon"), "--since is 'soon'; expected a number of days, or a date such as 2026-11-01"),
+        (
+            ("run", "--budget", "60,much"),
+            "--budget is 'much'; expected rollouts (400), '2M tokens', '$5', '3h' or '45min'",
+        ),
         (("forget", "nobody"), "'nobody' is not a session or repository that whet sleep knows"),
     ],
 )
