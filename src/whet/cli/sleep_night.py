@@ -94,7 +94,7 @@ def _print_plan(plan: "NightPlan") -> None:
     say(f"  {plan.agent} on {plan.model}, at {plan.endpoint or 'this machine'}")
     budgets = ", ".join(map(str, plan.allowance.budgets))
     say(f"  at most {budgets}, whichever ends first")
-    say(f"  a rollout: {plan.use}; all of them: {plan.use.of(plan.allowance.rollouts)}")
+    say(f"  {plan.use}; all of them: {plan.use.of(plan.allowance.rollouts)}")
 
 
 @app.command("demo")

@@ -11,6 +11,8 @@ from support.sleep_world import START, Repository, corrected
 from whet.runs.config import Config, ModelConfig
 from whet.runs.stats.use import Unit
 from whet.skills.rollouts.budget import Budget
+from whet.sleep.mining.sessions.mine import SessionsReport
+from whet.sleep.night import flow
 from whet.sleep.night.consent import NoConsentError
 from whet.sleep.night.expiry import last_needed
 from whet.sleep.night.flow import Setting, agree, run_night
@@ -19,6 +21,7 @@ from whet.sleep.night.targets import find_targets, write_start
 from whet.sleep.options import SleepOptions
 from whet.sleep.report import Cost, NightRecord, Outcome
 from whet.sleep.rules.find import find_rules
+from whet.sleep.schedule import Machine
 from whet.sleep.session import Session
 from whet.sleep.store import SleepStore
 
@@ -41,10 +44,10 @@ class World:
         here = session.model_copy(update={"cwd": str(self.repository.folder)})
         self.store.put_session(here, repository=self.repository.folder, path=self.home / "none", digest=session.id)
 
-    def run(self, **options: object) -> NightRecord:
+    def run(self, *, scheduled: bool = False, **options: object) -> NightRecord:
         chosen = SleepOptions.model_validate({"agent": "loop", "model": f"scripted:{self.script}", **options})
         setting = Setting(chosen, self.config, self.home, {"HOME": str(self.home), "PATH": "/usr/bin:/bin"})
-        return asyncio.run(run_night(setting, self.store))
+        return asyncio.run(run_night(setting, self.store, scheduled=scheduled))
 
 
 @pytest.fixture
@@ -122,6 +125,35 @@ def test_a_night_that_was_killed_continues(world: World) -> None:
     world.store.put("night", "n", NightRecord(id="n", started=_now(), outcome=Outcome.NO_SESSIONS))
     assert world.run().id == "n"
     assert world.run().id != "n"
+
+
+def test_a_scheduled_night_ends_with_its_window_and_the_next_continues_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(said("a"))
+    world.put(said("b", days=2))
+
+    async def find_tasks(*_: object) -> SessionsReport:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flow, "find_tasks", find_tasks)
+        patch.setattr(flow, "look_at_machine", lambda *_: Machine(2, 0.0, on_mains=True, last_used=None))
+        patch.setattr(flow, "must_end", lambda _, now: now + timedelta(seconds=1))
+        cut = world.run(scheduled=True, window="00:00-23:59")
+    assert (cut.outcome, cut.detail, len(cut.rules)) == (Outcome.NO_TIME, "the next night continues", 1)
+    assert cut.ended is not None
+    continued = world.run()
+    assert (continued.id, continued.outcome, continued.rules) == (cut.id, Outcome.NO_JUDGE, cut.rules)
+    assert world.run().id != cut.id
+
+
+def test_a_scheduled_night_outside_its_window_says_so_and_is_not_on_record(world: World) -> None:
+    hour = datetime.now().astimezone().hour
+    ended = world.run(scheduled=True, window=f"{(hour + 2) % 24:02}:00-{(hour + 3) % 24:02}:00")
+    assert (ended.outcome, ended.detail) == (Outcome.NO_TIME, "outside the window")
+    assert world.store.list("night", NightRecord) == []
 
 
 def test_what_is_left_is_counted_by_night_and_by_month() -> None:

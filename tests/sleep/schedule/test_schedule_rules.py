@@ -1,5 +1,6 @@
 """When a scheduled night may start. The clock and the machine are given."""
 
+import asyncio
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -113,7 +114,10 @@ def test_a_night_waits_until_nobody_works() -> None:
     def clock() -> datetime:
         return NIGHT + timedelta(seconds=sum(paused))
 
-    assert wait_to_start(OPTIONS, lambda: next(machines), clock, paused.append) is None
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    assert asyncio.run(wait_to_start(OPTIONS, lambda: next(machines), clock, pause)) is None
     assert paused == [PAUSE_SEC, PAUSE_SEC]
 
 
@@ -123,8 +127,11 @@ def test_a_night_gives_up_at_the_end_of_its_window() -> None:
     def clock() -> datetime:
         return NIGHT + timedelta(seconds=sum(paused))
 
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
     busy = Machine(2, 5.0, True, None)
-    assert wait_to_start(OPTIONS, lambda: busy, clock, paused.append) is Reason.BUSY
+    assert asyncio.run(wait_to_start(OPTIONS, lambda: busy, clock, pause)) is Reason.BUSY
     assert timedelta(hours=3) < clock() - NIGHT < timedelta(hours=3.5)
 
 

@@ -5,7 +5,6 @@ killed continues when it is started again, and pays for nothing twice.
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +47,7 @@ from whet.sleep.rules.model_corrections import Interpret
 from whet.sleep.rules.rule import Rule
 from whet.sleep.schedule import hold_lock
 from whet.sleep.schedule.machine import local_time, look_at_machine
-from whet.sleep.schedule.rules import WAITS, Reason, wait_to_start
+from whet.sleep.schedule.rules import WAITS, Reason, must_end, wait_to_start
 from whet.sleep.session import Session
 from whet.sleep.staging import (
     Draft,
@@ -121,15 +120,19 @@ def agree(setting: Setting, store: SleepStore) -> None:
 
 
 async def run_night(setting: Setting, store: SleepStore, *, scheduled: bool = False) -> NightRecord:
-    """Run a night, or continue the one that was killed. A scheduled one waits until the machine is idle."""
+    """Run a night, or continue the one that was cut short. A scheduled one waits until the machine is idle, and ends
+    with its window."""
     with hold_lock(store, datetime.now(UTC)):
         night = Night(setting, store)
         for endpoint in night.endpoints():
             refuse_without_consent(store, endpoint)
-        if scheduled and (reason := await asyncio.to_thread(night.wait)) is not None:
+        if scheduled and (reason := await night.wait()) is not None:
             return night.skip(reason)
         try:
-            await night.run()
+            async with asyncio.timeout(night.time_left() if scheduled else None):
+                await night.run()
+        except TimeoutError:
+            night.run_out_of_time()
         except NotMeasured as error:
             night.fail(error)
         except UserError as error:
@@ -160,17 +163,27 @@ class Night:
         found = [find_endpoint(one, setting.config, setting.env) for one in models if one]
         return [one for one in dict.fromkeys(found) if one]
 
-    def wait(self) -> Reason | None:
+    async def wait(self) -> Reason | None:
         """Wait until a scheduled night may start; else the reason why it may not."""
         setting = self.setting
         look = partial(look_at_machine, setting.home, setting.env)
         nights = [one for one in self.store.list("night", NightRecord) if one.outcome is not Outcome.NO_TIME]
         last = max((one.started for one in nights if one.ended is not None), default=None)
-        return wait_to_start(setting.options, look, local_time, time.sleep, last)
+        return await wait_to_start(setting.options, look, local_time, asyncio.sleep, last)
+
+    def time_left(self) -> float:
+        """Seconds until the window of a scheduled night ends."""
+        now = local_time()
+        return (must_end(self.setting.options, now).astimezone(UTC) - now.astimezone(UTC)).total_seconds()
+
+    def run_out_of_time(self) -> None:
+        """Leave the rest to the next night, which continues this one."""
+        self._set(outcome=Outcome.NO_TIME, detail="the next night continues", cost=self._spent())
 
     def skip(self, reason: Reason) -> NightRecord:
         """Leave a night out. It is on record only if it was to take place."""
         self.on_record = reason in WAITS
+        self.setting.watch(f"no night now: {reason}")
         self._set(outcome=Outcome.NO_TIME, detail=str(reason))
         return self.end()
 

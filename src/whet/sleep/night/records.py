@@ -15,9 +15,12 @@ from whet.sleep.store import SleepStore
 
 
 def find_unfinished(store: SleepStore) -> NightRecord | None:
-    """The last night, if it was killed."""
+    """The last night, if it was killed, or if its window ended while it tried rules."""
     last = max(store.list("night", NightRecord), key=lambda one: one.started, default=None)
-    return last if last is not None and last.ended is None else None
+    if last is None:
+        return None
+    out_of_time = last.outcome is Outcome.NO_TIME and last.rules
+    return last.model_copy(update={"ended": None}) if last.ended is None or out_of_time else None
 
 
 def begin_night(store: SleepStore) -> NightRecord:

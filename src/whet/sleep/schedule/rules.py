@@ -4,7 +4,7 @@ All functions are pure: the time and the state of the machine are given. Times o
 the time zone of `now` has them, so a night in which the clocks change is shorter or longer.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
@@ -65,11 +65,11 @@ def may_start(options: SleepOptions, now: datetime, machine: Machine, last: date
     return Reason.BATTERY if machine.on_mains is False else None
 
 
-def wait_to_start(
+async def wait_to_start(
     options: SleepOptions,
     look: Callable[[], Machine],
     clock: Callable[[], datetime],
-    pause: Callable[[float], None],
+    pause: Callable[[float], Awaitable[None]],
     last: datetime | None = None,
 ) -> Reason | None:
     """Wait until a night may start: None then. The reason against it when there is no time left for it."""
@@ -77,7 +77,7 @@ def wait_to_start(
     while (reason := may_start(options, clock(), look(), last)) in WAITS:
         if (clock().astimezone(UTC) + timedelta(seconds=PAUSE_SEC)) >= deadline:
             return reason
-        pause(PAUSE_SEC)
+        await pause(PAUSE_SEC)
     return reason
 
 
