@@ -3,6 +3,7 @@
 import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from whet.agents import StopReason
@@ -21,30 +22,36 @@ MOST_FILES, FILE_CHARS, FILE_DEPTH = 32, 8000, 2
 _NO_ENDING = "the agent had no time left"
 
 
-async def read_result(
-    service: Service, caller: Caller, view: RolloutView, mode: str, workdir: str, notes: Sequence[str] = ()
-) -> RolloutResult:
-    """The result of a rollout that is done. `notes` are findings about the request."""
+@dataclass(frozen=True, slots=True)
+class ResultShape:
+    """How a caller wants its results."""
+
+    mode: str
+    workdir: str
+    """Put before the paths of files; empty where it is not known."""
+    most_bytes: int
+    notes: tuple[str, ...] = ()
+    """Findings about the request."""
+
+
+async def read_result(service: Service, caller: Caller, view: RolloutView, shape: ResultShape) -> RolloutResult:
+    """The result of a rollout that is done."""
     stored, files = await service.stored(view.id, caller), await service.files(view.id, caller)
-    return await asyncio.to_thread(build_result, view, stored, files, mode, workdir, notes)
+    return await asyncio.to_thread(build_result, view, stored, files, shape)
 
 
 def build_result(
     view: RolloutView,
     stored: StoredRollout,
     files: Mapping[str, bytes],
-    mode: str,
-    workdir: str,
-    notes: Sequence[str],
+    shape: ResultShape,
 ) -> RolloutResult:
     """The result of a rollout. Blocks: it reads the recorded calls."""
-    exchanges = stored.exchanges()
-    calls = capture_calls(exchanges, _episode(view))
+    captured = shape.mode != BLACK_BOX
+    calls = capture_calls(stored.exchanges() if captured else (), _episode(view), shape.most_bytes)
     left_out = stored.result.files_left_out if stored.result else ()
-    shown, unread = _read_files(files, left_out, workdir)
+    shown, unread = _read_files(files, left_out, shape.workdir)
     logs = stored.logs()
-    captured = mode != BLACK_BOX
-    trace = calls.training_trace if captured else None
     untrained = [f"{count} calls are not trained: {why}" for why, count in calls.not_trained.items()]
     return RolloutResult(
         task_id=view.task_id or view.task,
@@ -52,10 +59,10 @@ def build_result(
         reward=view.reward,
         agent_exit_code=view.exit_code,
         wall_s=round((view.ended or view.created) - (view.started or view.created), 3),
-        mode=mode,
+        mode=shape.mode,
         setup_results=[_command(one) for one in view.setup],
         verify_results=[_command(one) for one in view.verify],
-        proxy_turns=calls.turns if captured else [],
+        proxy_turns=calls.turns,
         files=shown,
         files_extra=unread,
         agent_log_tail=_tail(logs.get("agent stdout", b"") + logs.get("agent stderr", b"")),
@@ -69,19 +76,21 @@ def build_result(
         answer=view.answer,
         reward_source=view.reward_source,
         rewards=view.rewards,
-        rollout_type="train" if trace is not None else "eval",
-        capture_level=calls.level if captured else "text",
-        findings=[*notes, *view.flags, *([view.limit] if view.limit else []), *(untrained if captured else [])],
+        rollout_type="train" if calls.trainable_tokens else "eval",
+        capture_level=calls.level,
+        findings=[*shape.notes, *view.flags, *([view.limit] if view.limit else []), *untrained],
         phase_timings=view.seconds,
         timed_out=view.stop == StopReason.TIMEOUT,
         exception_type=view.cause,
-        n_trainable_tokens=calls.trainable_tokens if trace is not None else 0,
+        n_trainable_tokens=calls.trainable_tokens,
         budget_stop_count=calls.budget_stops,
         weight_version=view.weight_versions[-1] if view.weight_versions else None,
         weight_versions=list(view.weight_versions),
         straddled=view.straddled,
         usage=view.usage.model_dump(),
-        training_trace=trace,
+        training_trace=calls.training_trace,
+        truncated=bool(calls.left_out),
+        truncated_fields=calls.left_out,
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from whet.client.openenv_models import RolloutResult
+from whet.serve.openenv.turns import MESSAGES, PROMPTS, TRACE
 
 SOCKET_BYTES = 1_000_000
 """Clients of openenv-core 0.2.1 refuse frames of more than 1 MiB, and a server cannot tell them from others."""
-HTTP_BYTES = 32 << 20
+HTTP_BYTES = 64 << 20
 COPIES = 2
 """A result is twice in its frame."""
 _MARGIN = 4096
@@ -27,12 +28,11 @@ def encode_result(result: RolloutResult, most: int) -> bytes:
     text = quote(document)
     if _fits(text, most):
         return text
-    left_out: list[str] = []
     for name, reduce in _REDUCTIONS:
         for one in _rollouts(document):
             reduce(one)
-        left_out.append(name)
-        document |= {"truncated": True, "truncated_fields": left_out}
+            one["truncated"] = True
+            one["truncated_fields"] = [*dict.fromkeys([*one["truncated_fields"], name])]
         text = quote(document)
         if _fits(text, most):
             break
@@ -87,9 +87,9 @@ def _drop_the_rest(document: Document) -> None:
 
 
 _REDUCTIONS: tuple[tuple[str, Reduction], ...] = (
-    ("proxy_turns.request_messages", _empty_in_turns("request_messages", "request_tools")),
-    ("training_trace", _drop_trace),
-    ("proxy_turns.prompt_token_ids", _empty_in_turns("prompt_token_ids", "loss_mask")),
+    (MESSAGES, _empty_in_turns("request_messages", "request_tools")),
+    (TRACE, _drop_trace),
+    (PROMPTS, _empty_in_turns("prompt_token_ids", "loss_mask")),
     ("proxy_turns.completion_tokens", _empty_in_turns("completion_tokens")),
     # Ids without their log-probabilities could be taken for a capture that failed.
     ("proxy_turns.completion_token_ids", _empty_in_turns("completion_token_ids", "per_token_logps")),

@@ -24,7 +24,7 @@ from whet.serve.openenv.arguments import (
     input_schema,
     make_request,
 )
-from whet.serve.openenv.results import join_group, read_result
+from whet.serve.openenv.results import ResultShape, join_group, read_result
 from whet.serve.openenv.sessions import Session
 from whet.serve.openenv.sizes import HTTP_BYTES, encode_result, quote
 from whet.serve.problems import Refused
@@ -118,18 +118,18 @@ class Toolbox:
             given = _ARGUMENTS[name].model_validate(arguments)
             if isinstance(given, ListTasksArguments):
                 return ToolAnswer(await self._list_tasks(given, caller))
-            result = await self._run(given, caller, session)
+            bound = min(given.max_result_bytes or most_bytes, HTTP_BYTES)
+            result = await self._run(given, caller, session, bound)
         except ValidationError as error:
             raise ToolError(ToolErrorType.INVALID_ARGS, str(error)) from None
         except InvalidArgumentsError as error:
             raise ToolError(ToolErrorType.INVALID_ARGS, str(error)) from None
         except (ArgumentError, Refused) as error:
             raise ToolError(ToolErrorType.EXECUTION_ERROR, f"Error calling tool {name!r}: {error}") from None
-        bound = min(given.max_result_bytes or most_bytes, HTTP_BYTES)
         return ToolAnswer(await asyncio.to_thread(encode_result, result, bound), result.reward, ran=True)
 
     async def _run(
-        self, given: RunRolloutArguments | RunTaskArguments, caller: Caller, session: Session
+        self, given: RunRolloutArguments | RunTaskArguments, caller: Caller, session: Session, most_bytes: int
     ) -> RolloutResult:
         """Run the rollouts of a call, and count them in the session."""
         offered = [model.name for model in await self._service.models(caller)]
@@ -138,10 +138,8 @@ class Toolbox:
         with session.running([rollout.id for rollout in group.rollouts]):
             group = await self._wait(group, caller)
         workdir = OPENENV_WORKDIR if request.task is None else ""
-        notes = _find_notes(given)
-        results = [
-            await read_result(self._service, caller, view, given.mode, workdir, notes) for view in group.rollouts
-        ]
+        shape = ResultShape(given.mode, workdir, most_bytes // request.samples, _find_notes(given))
+        results = [await read_result(self._service, caller, view, shape) for view in group.rollouts]
         result = results[0] if request.samples == 1 else join_group(group.id, results)
         session.count_rollouts(result)
         return result
@@ -171,6 +169,6 @@ def describe_task(task: TaskView) -> dict[str, Any]:
     return task.model_dump(mode="json", exclude_none=True)
 
 
-def _find_notes(given: RunRolloutArguments | RunTaskArguments) -> list[str]:
+def _find_notes(given: RunRolloutArguments | RunTaskArguments) -> tuple[str, ...]:
     template = given.template if isinstance(given, RunRolloutArguments) else ""
-    return [f"template '{template[:100]}' was not used: this server's sandboxes have no images"] if template else []
+    return (f"template '{template[:100]}' was not used: this server's sandboxes have no images",) if template else ()

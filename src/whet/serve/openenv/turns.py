@@ -45,6 +45,10 @@ _SAMPLING = (
     "chat_template_kwargs",
 )
 _STRICT = Training()
+_TOKEN_BYTES = 16
+"""About what a token of a prompt takes in a frame: its id and its mask, twice."""
+MESSAGES, TRACE, PROMPTS = "proxy_turns.request_messages", "training_trace", "proxy_turns.prompt_token_ids"
+"""The parts that may be left out first."""
 _LIMIT = b"The limit on "
 """How the gateway begins when it refuses a call for a limit."""
 
@@ -62,36 +66,64 @@ class CapturedCalls:
     """Calls with tokens that are not trained, by reason."""
     failures: list[str]
     """Failed calls, a line each."""
+    left_out: list[str]
+    """Parts that no result could hold, so that they were not made."""
 
     @property
     def level(self) -> CaptureLevel:
-        if any(turn.completion_token_ids and turn.prompt_token_ids for turn in self.turns):
+        if any(turn.completion_token_ids for turn in self.turns):
             return "tokens"
         return "logprobs" if any(turn.per_token_logps for turn in self.turns) else "text"
 
 
-def capture_calls(exchanges: Sequence[Exchange], episode: Episode) -> CapturedCalls:
-    """Read the exchanges of a rollout. `episode` says whose they are."""
+def capture_calls(exchanges: Sequence[Exchange], episode: Episode, most_bytes: int) -> CapturedCalls:
+    """Read the exchanges of a rollout. `episode` says whose they are. What is sure to be larger than `most_bytes` is
+    not made: prompts repeat what was said before, so that they grow with the square of the calls."""
     read = harvest(replace(episode, exchanges=exchanges), _STRICT)
+    prompt_bytes = _TOKEN_BYTES * sum(len(call.prompt) for call in read.calls)
+    wanted = _Wanted(
+        messages=sum(len(one.request) for one in exchanges) <= most_bytes,
+        prompts=prompt_bytes <= most_bytes,
+        trace=2 * prompt_bytes <= most_bytes,
+    )
     turns = {turn.exchange: turn for turn in read.graph.turns}
     trained = {span.call for row in read.rows.rows for span in row.trained_spans}
     return CapturedCalls(
-        turns=[_make_turn(place, one, read, turns.get(one.index), trained) for place, one in enumerate(exchanges)],
-        training_trace=next(traces([read]), None),
+        turns=[
+            _make_turn(place, one, read, turns.get(one.index), one.index in trained, wanted)
+            for place, one in enumerate(exchanges)
+        ],
+        training_trace=next(traces([read]), None) if wanted.trace else None,
         trainable_tokens=read.counts["trained tokens"],
         budget_stops=sum(one.error is CallError.REJECTED and _LIMIT in one.response for one in exchanges),
         not_trained=read.refused,
         failures=[f"call {one.index}: {describe_failure(one)}" for one in exchanges if one.error is not None],
+        left_out=wanted.list_left_out(),
     )
 
 
-def _make_turn(place: int, exchange: Exchange, read: Harvest, turn: Turn | None, trained: set[int]) -> RolloutTurn:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which large parts are made."""
+
+    messages: bool
+    prompts: bool
+    trace: bool
+
+    def list_left_out(self) -> list[str]:
+        parts = {MESSAGES: self.messages, TRACE: self.trace, PROMPTS: self.prompts}
+        return [name for name, made in parts.items() if not made]
+
+
+def _make_turn(
+    place: int, exchange: Exchange, read: Harvest, turn: Turn | None, is_trained: bool, wanted: _Wanted
+) -> RolloutTurn:
     tokens, reply = _tokens(exchange), reply_of(exchange) if exchange.status == 200 else None
     ids = tokens.ids
     logps = [entry.logprob for entry in tokens.entries]
     aligned = len(logps) == len(ids) or not ids
-    prompt = tokens.prompt or []
-    is_trained = exchange.index in trained
+    prompt = (tokens.prompt or []) if wanted.prompts else []
+    shown = turn if wanted.messages else None
     parent = read.rows.forest.parents.get(exchange.index)
     return RolloutTurn(
         turn=place,
@@ -108,15 +140,15 @@ def _make_turn(place: int, exchange: Exchange, read: Harvest, turn: Turn | None,
         role=_role(exchange, read),
         trainable=is_trained,
         prompt_token_ids=prompt,
-        loss_mask=[0] * len(prompt) + [int(is_trained)] * len(ids),
+        loss_mask=[0] * len(prompt) + [int(is_trained)] * len(ids) if wanted.prompts else [],
         model=reply.model if reply and reply.model else read.episode.model,
         usage=_usage(exchange),
         sampling_params=_sampling(exchange.request if exchange.sent is None else exchange.sent),
         requested_sampling_params=_sampling(exchange.request),
         text=text_of(reply.parts) if reply else "",
         tool_calls=_tool_calls(reply) if reply else [],
-        request_messages=_request_messages(read.graph, turn) if turn else [],
-        request_tools=chat_tools(read.graph.settings[turn.setting].tools) if turn else None,
+        request_messages=_request_messages(read.graph, shown) if shown else [],
+        request_tools=chat_tools(read.graph.settings[shown.setting].tools) if shown else None,
     )
 
 
