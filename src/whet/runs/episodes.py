@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from whet.ids import digest
 from whet.runs.results import AttemptRecord, ResultReader
 from whet.runs.store.schema import RolloutRow
+from whet.runs.store.served import PolicyRow
 from whet.runs.store.store import Store
 from whet.trace.training.episode import Episode
 
@@ -19,21 +20,52 @@ _EPSILON = 1e-8
 """Keeps an advantage finite."""
 
 
-def episodes(store: Store, only: Collection[str] | None = None) -> list[tuple[Episode, int]]:
+def episodes(
+    store: Store,
+    only: Collection[str] | None = None,
+    *,
+    baseline: Collection[str] | None = None,
+    substituted: Collection[str] = (),
+) -> list[tuple[Episode, int]]:
     """Every rollout that was tried, or those with these ids, in the order of the plan, with the attempt whose exchanges
-    are its own."""
-    version: str | None = store.get(WEIGHT_VERSION)
-    specs = {task.id: json.loads(task.spec) for task in store.tasks()}
+    are its own. Advantages are relative to the rewards of `baseline`, by default of the same rollouts. The reward of
+    `substituted` ones is 0 if it is missing."""
     found = [
-        (replace(_episode(rollout.row, attempt, specs.get(rollout.row.task, {})), weight_version=version), attempt.id)
-        for rollout in ResultReader(store)
-        if (only is None or rollout.row.id in only) and (attempt := rollout.last_ended) is not None
+        (replace(episode, reward=0.0, substituted=True), attempt)
+        if episode.reward is None and episode.rollout in substituted
+        else (episode, attempt)
+        for episode, attempt in _read(store, only if only is None else {*only, *(baseline or ())})
     ]
     rewards: dict[str, list[float]] = defaultdict(list)
     for episode, _ in found:
-        if episode.reward is not None:
+        if episode.reward is not None and (baseline is None or episode.rollout in baseline):
             rewards[episode.group].append(episode.reward)
-    return [(replace(one, advantage=_advantage(one.reward, rewards[one.group])), attempt) for one, attempt in found]
+    return [
+        (replace(one, advantage=_advantage(one.reward, rewards[one.group])), attempt)
+        for one, attempt in found
+        if only is None or one.rollout in only
+    ]
+
+
+def _read(store: Store, only: Collection[str] | None) -> Iterator[tuple[Episode, int]]:
+    version: str | None = store.get(WEIGHT_VERSION)
+    groups = store.served_groups(only)
+    updates: dict[str, list[PolicyRow]] = defaultdict(list)
+    for update in store.policy_updates():
+        updates[update.model].append(update)
+    reader = ResultReader(store)
+    # A server's run has rollouts of many requests: those of one are read alone.
+    chosen = reader if only is None else sorted(map(reader.rollout, only), key=lambda one: one.row.ordinal)
+    tasks: dict[str, Any] = {}
+    for rollout in chosen:
+        row, attempt = rollout.row, rollout.last_ended
+        if attempt is None:
+            continue
+        if row.task not in tasks:
+            tasks[row.task] = json.loads(store.task(row.task).spec)
+        episode = _episode(row, attempt, tasks[row.task])
+        group = groups.get(row.id, episode.group)
+        yield replace(episode, group=group, weight_version=version, updates=updates[row.model]), attempt.id
 
 
 def best_of_each_task(found: Sequence[tuple[Episode, int]], most: int) -> list[tuple[Episode, int]]:

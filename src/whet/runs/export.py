@@ -42,11 +42,20 @@ def export_run(options: ExportOptions, track: Track = lambda rollouts: rollouts)
         return export(selected, target, options.out, _training_options(options), manifest, distinct=options.distinct)
 
 
-def collect_records(run: Path, rollouts: Collection[str], options: RecordOptions) -> Records:
-    """The records that `export_run` writes, of these rollouts of a run."""
+def collect_records(
+    run: Path,
+    rollouts: Collection[str],
+    options: RecordOptions,
+    *,
+    baseline: Collection[str] | None = None,
+    substituted: Collection[str] = (),
+) -> Records:
+    """The records that `export_run` writes, of these rollouts of a run. Advantages are relative to the rewards of
+    `baseline`, by default of the same rollouts. A missing reward of `substituted` ones is 0, and so marked."""
     target, found = _format(options), Records()
     with Store.open_read(run) as store:
-        selected = _select(episodes(store, rollouts), store, options, found.manifest, lambda every: every)
+        chosen = episodes(store, rollouts, baseline=baseline, substituted=substituted)
+        selected = _select(chosen, store, options, found.manifest, lambda every: every)
         found += make_records(
             selected, target, _training_options(options), found.manifest, found.apart.append, distinct=options.distinct
         )

@@ -178,9 +178,15 @@ class ServedTables:
         )
         return [(model, attempt) for model, attempt in rows]
 
-    def groups(self) -> dict[str, str]:
-        """By rollout: its request."""
-        rows = self._db.execute("SELECT rollout, request FROM served") if self._exist else ()
+    def groups(self, only: Collection[str] | None = None) -> dict[str, str]:
+        """By rollout, or by these: its request."""
+        if not self._exist:
+            return {}
+        if only is None:
+            rows = self._db.execute("SELECT rollout, request FROM served")
+        else:
+            query = "SELECT rollout, request FROM served WHERE rollout IN (SELECT value FROM json_each(?))"
+            rows = self._db.execute(query, (json.dumps(list(only)),))
         return dict(tuple(row) for row in rows)
 
     def add_policy(self, policy: PolicyRow) -> None:

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, fields, replace
 from pathlib import Path
@@ -130,6 +130,13 @@ class Store:
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
         return [schema.check_types(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+
+    def task(self, name: str) -> TaskRow:
+        """One task. KeyError when there is none with this id."""
+        row = self._db.execute("SELECT * FROM task WHERE id = ?", (name,)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return schema.check_types(TaskRow(*row))
 
     def change_task(self, task: TaskRow, renamed: Mapping[str, str]) -> None:
         """Replace a task by one that is judged otherwise. `renamed`: the new ids of its rollouts."""
@@ -346,9 +353,9 @@ class Store:
         """Every update of the weights of a model, in order. Only runs of `whet serve` have them."""
         return self.served.policy_updates()
 
-    def served_groups(self) -> dict[str, str]:
-        """By rollout: the request of a client that it belongs to. Only runs of `whet serve` have them."""
-        return self.served.groups()
+    def served_groups(self, only: Collection[str] | None = None) -> dict[str, str]:
+        """By rollout, or by these: the request of a client that it belongs to. Only runs of `whet serve` have them."""
+        return self.served.groups(only)
 
     def data_version(self) -> int:
         """Another number than before when another connection has written to the run since."""

@@ -114,6 +114,8 @@ class ExportManifest:
                 yield f"  {title}: {times} × {reason}"
         if self.apart is not None:
             yield f"  {self.truncated.total()} truncated rows are in {self.apart}"
+        if counts["rows straddled"]:
+            yield f"  {counts['rows straddled']} rows were sampled by several versions of the weights"
         if self.groups_without_variance:
             yield f"  {self.groups_without_variance} groups have the same reward throughout: their advantage is 0"
         if self.samples:

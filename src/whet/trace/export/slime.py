@@ -27,7 +27,12 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                 "reward": episode.reward,
                 "loss_mask": row.loss_mask[row.prompt_len :],
                 "rollout_log_probs": row.logprobs[row.prompt_len :],
-                "weight_versions": [version for call in row.calls if (version := call.weights) is not None],
+                "weight_versions": [
+                    version
+                    for call in row.calls
+                    for version in (call.weights, *call.later_weights)
+                    if version is not None
+                ],
                 "remove_sample": False,
                 "status": "truncated" if row.truncated else "completed",
                 "metadata": {"task_id": episode.task, "row_weight": row.weight, "n_rows_in_rollout": row.of},

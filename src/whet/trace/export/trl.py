@@ -50,6 +50,7 @@ def _trace_turn(harvest: Harvest, row: TrainingRow, place: int, turns: dict[int,
             "thread_id": call.thread,
             "kind": call.kind,
             "row": row.number,
+            "weight_version": call.weights,
         },
     }
 

@@ -24,5 +24,14 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                     "token_level_scores": row.scores(episode.reward or 0.0)[row.prompt_len :],
                     "row_weight": row.weight,
                     "n_rows_in_rollout": row.of,
+                    **_global_steps(row.weight_versions(episode.updates)),
                 },
             }
+
+
+def _global_steps(versions: list[str]) -> dict[str, int]:
+    """The oldest and the newest step that sampled a row, if its versions are steps."""
+    if not versions or not all(version.isdecimal() for version in versions):
+        return {}
+    steps = [int(version) for version in versions]
+    return {"min_global_steps": min(steps), "max_global_steps": max(steps)}

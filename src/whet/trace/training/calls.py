@@ -71,7 +71,9 @@ class TokenCall:
     finish: str | None = "stop"
     temperature: float | None = 1.0
     weights: str | None = None
-    """Version of the weights that sampled, where the engine tells it."""
+    """Version of the weights that sampled: what the engine reports, else by the log of updates, else the run's."""
+    later_weights: tuple[str, ...] = ()
+    """Versions that its endpoint got while it was sampled. Which tokens are whose is not known."""
     sent_back: bool = False
     """Whether the agent's next request holds the reply, be it in other ids."""
 

@@ -1,9 +1,10 @@
 """Episode: one rollout that is done, as exporters see it: its exchanges, its reward, and its place among others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whet.exchange import CallError, Exchange, Speaker, Usage
+from whet.trace.training.versions import WeightUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Episode:
 
     rollout: str
     group: str
-    """Rollouts of one group tried the same task with the same agent, model and skill."""
+    """Rollouts of one group tried the same task with the same agent, model and skill; a request of a client is a group
+    of its own."""
     task: str
     agent: str
     model: str
@@ -62,7 +64,7 @@ class Episode:
     sample: int
     attempt: int
     reward: float | None
-    """None when it was not scored. It is never 0 instead."""
+    """None when it was not scored. It is never 0 instead, unless it is `substituted`."""
     exchanges: Iterable[Exchange]
     """In order of their numbers. Whoever derives something goes through them once."""
     rewards: Mapping[str, float | None] = field(default_factory=dict)
@@ -83,4 +85,8 @@ class Episode:
     ended: float | None = None
     cost: float | None = None
     weight_version: str | None = None
-    """Of the model, as the user says. What the engine reports with a reply comes first."""
+    """Of the model, as the user says. What the engine reports with a reply comes first, then what `updates` say."""
+    updates: Sequence[WeightUpdate] = ()
+    """The log of the model's weights, in order."""
+    substituted: bool = False
+    """The reward is a 0 that was requested in place of a missing one."""

@@ -11,6 +11,7 @@ from whet.trace.training.breaks import breaks
 from whet.trace.training.calls import CallKind, TokenCall, Training, call_of, calls_of, kind_of
 from whet.trace.training.episode import CallRecord, Episode, record_of
 from whet.trace.training.merge import Forest, merge
+from whet.trace.training.versions import WeightUpdate, find_updates, order_versions
 
 SCHEMA = "whet.row/1"
 SAMPLED = "sampled"
@@ -58,6 +59,23 @@ class TrainingRow:
     def trained_spans(self) -> list[RowSpan]:
         """The replies that are trained here."""
         return [span for span in self.spans if span.trained]
+
+    @property
+    def trained_calls(self) -> list[TokenCall]:
+        """The calls whose replies are trained here."""
+        trained = {span.call for span in self.trained_spans}
+        return [call for call in self.calls if call.id in trained]
+
+    @property
+    def straddled(self) -> bool:
+        """Whether several versions of the weights may have sampled what is trained here."""
+        calls = self.trained_calls
+        return len({call.weights for call in calls}) > 1 or any(call.later_weights for call in calls)
+
+    def weight_versions(self, log: Sequence[WeightUpdate]) -> list[str]:
+        """The known versions of the weights that may have sampled what is trained here, in the order of the log."""
+        used = [version for call in self.trained_calls for version in (call.weights, *call.later_weights)]
+        return order_versions([version for version in used if version is not None], log)
 
     def scores(self, reward: float) -> list[float]:
         """The reward on the last trained token of the rollout's last row, and 0 everywhere else."""
@@ -171,9 +189,11 @@ def canonical_row(episode: Episode, row: TrainingRow) -> dict[str, Any]:
             }
             for span in row.spans
         ],
+        "weight_versions": row.weight_versions(episode.updates),
+        "straddled": row.straddled,
         "reward": episode.reward,
         "rewards": dict(episode.rewards),
-        "reward_source": "whet",
+        "reward_source": "substituted" if episode.substituted else "whet",
         "advantage": episode.advantage,
         "truncated": row.truncated is not None,
         "finish_reasons": [call.finish for call in row.calls],
@@ -209,16 +229,24 @@ class Harvest:
 def harvest(episode: Episode, training: Training) -> Harvest:
     """Derive conversations and rows of a rollout. Its exchanges are read one after the other, and none is kept."""
     reader, records, read = GraphReader(), [], []
+    versions: dict[int, list[str | None]] = {}
     for exchange in episode.exchanges:
         reader.add(exchange)
         records.append(record_of(exchange))
         if (call := call_of(exchange, training)) is not None:
             read.append(call)
+            found = find_updates(exchange, episode.updates)
+            versions[call.id] = [update.version if update else None for update in found] or [None]
     graph = reader.graph()
     sent_back = graph.replies_sent_back()
-    version = episode.weight_version
     calls = [
-        replace(call, sent_back=call.id in sent_back, weights=call.weights or version) for call in calls_of(read, graph)
+        replace(
+            call,
+            sent_back=call.id in sent_back,
+            weights=call.weights or versions[call.id][0] or episode.weight_version,
+            later_weights=tuple(filter(None, versions[call.id][1:])),
+        )
+        for call in calls_of(read, graph)
     ]
     rows = rows_of(calls, training)
     kept = rows.forest.calls.values()
@@ -243,6 +271,7 @@ def _counts(records: Sequence[CallRecord], calls: Sequence[TokenCall], rows: Row
         "rows": len(rows.rows),
         "rows apart": len(rows.apart),
         "rows dropped": len(rows.dropped),
+        "rows straddled": sum(row.straddled for row in rows.rows),
         "tokens": sum(len(row.tokens) for row in rows.rows),
         "trained tokens": sum(sum(row.loss_mask) for row in rows.rows),
         "tokens of one row per call": sum(rows.forest.calls[id_].end for id_ in trained),
