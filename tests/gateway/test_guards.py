@@ -322,6 +322,18 @@ def test_the_output_limit_is_put_in_where_the_agent_names_none() -> None:
     assert capped("chat", {}, drop=("max_tokens",)) == {"max_completion_tokens": 100}
 
 
+def test_a_seed_is_put_where_the_api_has_it() -> None:
+    seed = (("seed", b"7"),)
+    assert capped("chat", {"seed": 1}, None, set=seed) == {"seed": 7}
+    assert capped("gemini", {}, set=seed) == {"generationConfig": {"maxOutputTokens": 100, "seed": 7}}
+    assert capped("gemini", {"generation_config": {"topK": 1, "seed": 1}}, None, set=seed) == {
+        "generation_config": {"topK": 1, "seed": 7}
+    }
+    assert capped("gemini", {"generationConfig": None}, None, set=seed) == {"generationConfig": {"seed": 7}}
+    config = ("generationConfig", b'{"topK": 2}')
+    assert capped("gemini", {}, None, set=(*seed, config)) == {"generationConfig": {"topK": 2, "seed": 7}}
+
+
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda value: str(value)[:8])
 def test_every_other_limit_becomes_the_models(wrong: Any) -> None:
     for name in ("max_tokens", "max_completion_tokens"):

@@ -1,5 +1,6 @@
 """One attempt: what it starts with, what it costs, and what is known of it when a part fails. Missing is not zero."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,12 @@ async def test_what_it_cost_is_counted() -> None:
     assert spent.input_tokens == sum(exchange.usage.input for exchange in done.exchanges if exchange.usage)
     assert spent.output_tokens > 0
     assert spent.cost == pytest.approx((spent.input_tokens * 2 + spent.output_tokens * 8) / 1e6)
+
+
+async def test_a_seed_reaches_the_model_with_every_call() -> None:
+    replies = bash("echo right > answer.txt"), say("Done.")
+    done = await attempted(WRITE, LoopAgent(), *replies, set=(("seed", b"7"),))
+    assert [json.loads(exchange.sent or b"{}").get("seed") for exchange in done.exchanges] == [7, 7]
 
 
 async def test_what_is_not_known_to_cost_has_no_price() -> None:

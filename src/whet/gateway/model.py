@@ -52,7 +52,8 @@ class Model:
     """Longest silence inside a reply."""
 
     set: tuple[tuple[str, bytes], ...] = ()
-    """Top-level fields of every request, and the JSON that replaces what the agent put there."""
+    """Top-level fields of every request, and the JSON that replaces what the agent put there. In Gemini's API a `seed`
+    is inside generationConfig, and is put there."""
     drop: tuple[str, ...] = ()
     """Top-level fields that are taken out of every request."""
     max_tokens: int | None = None

@@ -45,7 +45,26 @@ def model_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: boo
     put in where the request has none."""
     changes = _limit_output(fields, model, puts_cap_in=puts_cap_in)
     changes |= dict.fromkeys(model.drop)
-    return changes | dict(model.set) | model_name_change(fields, model)
+    changes |= {name: value for name, value in model.set if not _is_in_config(name, model)}
+    if inside := {name: value for name, value in model.set if _is_in_config(name, model)}:
+        changed = apply_changes(fields, changes)
+        place = _config_name(changed)
+        changes[place] = change_body(_config(changed, place), inside)
+    return changes | model_name_change(fields, model)
+
+
+def _is_in_config(name: str, model: Model) -> bool:
+    """Whether a field that all other dialects have at the top is inside generationConfig."""
+    return model.dialect == "gemini" and name == "seed"
+
+
+def _config_name(fields: Mapping[str, bytes]) -> str:
+    return next((name for name in fields if camel(name) == "generationConfig"), "generationConfig")
+
+
+def _config(fields: Mapping[str, bytes], name: str) -> bytes:
+    config = fields.get(name, b"{}")
+    return b"{}" if config == b"null" else config
 
 
 def model_name_change(fields: Mapping[str, bytes], model: Model) -> Changes:
@@ -60,10 +79,10 @@ def _limit_output(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: boo
     """The bounds of what may be sampled."""
     if model.dialect != "gemini":
         return _limit_caps(fields, model, puts_cap_in=puts_cap_in)
-    name = next((name for name in fields if camel(name) == "generationConfig"), "generationConfig")
-    config = fields.get(name, b"{}")
-    changes = _limit_caps(split_object(b"{}" if config == b"null" else config), model, puts_cap_in=puts_cap_in)
-    return {name: change_body(b"{}" if config == b"null" else config, changes)} if changes else {}
+    name = _config_name(fields)
+    config = _config(fields, name)
+    changes = _limit_caps(split_object(config), model, puts_cap_in=puts_cap_in)
+    return {name: change_body(config, changes)} if changes else {}
 
 
 def _limit_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
