@@ -1,6 +1,7 @@
 """Which addresses a client may make the server call."""
 
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -313,8 +314,8 @@ async def test_what_is_allowed_reads_the_same_to_the_gateway(anything: str, like
         assert read.user is None
         assert read.raw_host is not None
         assert read.raw_host in pinned.addresses or not _is_address(read.raw_host)
-        assert pinned.url.startswith(f"{read.scheme}://")
-        assert f"{read.host_port_subcomponent}{read.raw_path_qs}".removesuffix("/") in pinned.url
+        scheme, _, rest = pinned.url.partition("://")
+        assert (read.scheme, read.host_port_subcomponent) == (scheme, re.split("[/?]", rest)[0])
 
 
 def _is_address(text: str) -> bool:
