@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from whet.scoring.score import Cause
 from whet.tasks.judges import Judges
 from whet.tasks.task import Content, ProcessText, Split, TaskLimits, TaskTool
 
@@ -220,8 +219,8 @@ class RolloutView(Reply):
     """By judge."""
     substituted: bool = False
     """The reward is a 0 that the request asked for in place of a missing one."""
-    cause: Cause | str | None = None
-    """Why there is no reward."""
+    cause: str | None = None
+    """Why there is no reward: sandbox, setup, agent, model, auth, judge, unjudged, interrupted, internal ..."""
     reason: str = ""
     """One line for people."""
     stop: str | None = None
