@@ -7,22 +7,25 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from whet.client.models import GroupView, RolloutView, Status
+from whet.client.models import ComparisonRequest, GroupView, RolloutView, Status
 from whet.runs.stored_run import StoredRollout
 from whet.serve.access import Caller
 from whet.serve.mcp import arguments as given
 from whet.serve.mcp.results import (
     MOST_CHARACTERS,
     Answer,
+    ComparisonAnswer,
     RolloutAnswer,
     RolloutList,
     Started,
     TaskList,
+    describe_comparison,
     describe_group,
     describe_rollout,
     describe_tasks,
     line_of,
 )
+from whet.serve.mcp.served import Served
 from whet.serve.mcp.tools import LATEST
 from whet.serve.problems import Code, Refused
 from whet.serve.service import Service
@@ -40,12 +43,14 @@ AGAIN = "wait_rollout with this id waits for the result"
 class Call:
     """What a tool is called with, next to its arguments."""
 
-    service: Service
+    served: Served
     caller: Caller
     report: Callable[[float, str], Awaitable[None]]
     """Takes the seconds since the call began, and what is under way."""
-    rest: Callable[[str], str]
-    """How to get rows and files of the rollout with this id. They never are in an answer."""
+
+    @property
+    def service(self) -> Service:
+        return self.served.service
 
 
 async def run_rollout(call: Call, how: given.How) -> RolloutAnswer:
@@ -95,6 +100,11 @@ async def read_trace(call: Call, which: given.ReadTrace) -> str:
     return await asyncio.to_thread(_read_steps, stored, which)
 
 
+async def compare(call: Call, which: given.Compare) -> ComparisonAnswer:
+    request = ComparisonRequest(run=which.run, other=which.other, by=which.by)
+    return describe_comparison(await call.served.runs.compare(request, call.caller))
+
+
 Run = Callable[[Call, Any], Awaitable[Answer | str]]
 RUN: Mapping[str, Run] = {
     "list_tasks": list_tasks,
@@ -106,6 +116,7 @@ RUN: Mapping[str, Run] = {
     "list_rollouts": list_rollouts,
     "cancel_rollout": cancel_rollout,
     "read_trace": read_trace,
+    "compare": compare,
 }
 """By the names of the tools."""
 
@@ -172,5 +183,5 @@ def _describe(call: Call, found: RolloutView | GroupView) -> RolloutAnswer:
     again = [] if found.status is Status.DONE else [AGAIN]
     if isinstance(found, GroupView):
         return describe_group(found, "; ".join([*again, "get_rollout with the id of a rollout shows all of it"]))
-    done = ["read_trace with this id shows what the agent did", call.rest(found.id)]
+    done = ["read_trace with this id shows what the agent did", call.served.describe_rest(found.id)]
     return describe_rollout(found, "; ".join(again or done))

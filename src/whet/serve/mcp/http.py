@@ -10,7 +10,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from whet.serve.access import Caller
 from whet.serve.guard import MOST_BODY_BYTES, caller_of
+from whet.serve.mcp.served import Served
 from whet.serve.mcp.server import Context, make_server
+from whet.serve.runs import Runs
 from whet.serve.service import Service
 
 MOST_SESSIONS = 64
@@ -20,13 +22,14 @@ IDLE_SEC = 1800.0
 
 
 @asynccontextmanager
-async def open_mcp(service: Service, callers: Iterable[Caller]) -> AsyncIterator[ASGIApp]:
+async def open_mcp(service: Service, runs: Runs, callers: Iterable[Caller]) -> AsyncIterator[ASGIApp]:
     """What answers MCP clients, for as long as this is open. Requests have passed the guard.
 
     Every caller has sessions of its own: nobody can use another's, nor take all there are.
     """
     async with AsyncExitStack() as stack:
-        managers = {caller.name: _make_manager(service) for caller in callers}
+        served = Served(service, runs, _describe_rest)
+        managers = {caller.name: _make_manager(served) for caller in callers}
         for manager in managers.values():
             await stack.enter_async_context(manager.run())
 
@@ -37,12 +40,12 @@ async def open_mcp(service: Service, callers: Iterable[Caller]) -> AsyncIterator
         yield answer
 
 
-def _make_manager(service: Service) -> StreamableHTTPSessionManager:
-    async def ready() -> Service:
-        return service
+def _make_manager(served: Served) -> StreamableHTTPSessionManager:
+    async def ready() -> Served:
+        return served
 
     return StreamableHTTPSessionManager(
-        make_server(ready, _caller, _describe_rest),
+        make_server(ready, _caller),
         # The guard has looked at Host and Origin, by the same rules for all protocols.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=IDLE_SEC,

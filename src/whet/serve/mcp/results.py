@@ -3,7 +3,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -192,6 +192,60 @@ class TaskList(Answer):
             yield f"more: list_tasks with from={self.next}"
 
 
+class ArmMean(Answer):
+    """One arm: an agent, a model and a skill, and how well it did."""
+
+    name: str
+    mean: float | None
+    """Over its tasks; null without a score."""
+    low: float | None = None
+    high: float | None = None
+    """95 % interval."""
+
+    def lines(self) -> Iterator[str]:
+        shown = "no score" if self.mean is None else f"mean {self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        yield f"  {self.name}: {shown}"
+
+
+class ComparedPair(Answer):
+    """Two arms on the tasks that both did."""
+
+    first: str
+    second: str
+    verdict: str
+    """Of the second: better, worse, undecided, or withheld."""
+    difference: float | None = None
+    """Positive if the second has the higher mean."""
+    tasks: int = 0
+    """On which both have scores."""
+    p: float
+    """Corrected for the number of comparisons."""
+    words: str
+
+    def lines(self) -> Iterator[str]:
+        yield f"  {self.words}"
+
+
+class ComparisonAnswer(Answer):
+    """Which arm is better, and whether the data can tell."""
+
+    arms: tuple[ArmMean, ...]
+    """The highest mean first."""
+    comparisons: tuple[ComparedPair, ...]
+    left_out: int = 0
+    """Arms and comparisons for which there is no room here."""
+
+    def lines(self) -> Iterator[str]:
+        yield "arms, the highest mean first:"
+        for arm in self.arms:
+            yield from arm.lines()
+        yield "comparisons:"
+        for pair in self.comparisons:
+            yield from pair.lines()
+        if self.left_out:
+            yield f"{self.left_out} more arms and comparisons are left out; name one key in 'by' to compare fewer"
+
+
 A = TypeVar("A", bound=Answer)
 
 
@@ -289,6 +343,29 @@ def describe_tasks(tasks: Sequence["TaskView"], first: int) -> TaskList:
     following = first + len(page)
     rest = {"next": following} if page and following <= len(tasks) else {}
     return TaskList(tasks=tuple(page), total=len(tasks), **rest)
+
+
+def describe_comparison(document: Mapping[str, Any]) -> ComparisonAnswer:
+    """What `whet compare --format json` prints, as far as there is room."""
+    room = _PAGE_CHARACTERS
+    arms: list[ArmMean] = []
+    pairs: list[ComparedPair] = []
+    for ranked in document["ranking"]:
+        mean = ranked["mean"] or {"mean": None}
+        interval = {name: mean[name] for name in ("mean", "low", "high") if name in mean}
+        arm = ArmMean(name=clip(ranked["name"], SHOWN_NAME), **interval)
+        if (room := room - measure(arm) - 4) > 0:
+            arms.append(arm)
+    for one in document["comparisons"]:
+        found = one["difference"]
+        known = {"difference": found["mean"], "tasks": found["tasks"]} if found else {}
+        names = {name: clip(one[name], SHOWN_NAME) for name in ("first", "second")}
+        words = clip(one["words"], SHOWN_REASON * 2)
+        pair = ComparedPair(**names, verdict=one["verdict"], **known, p=one["corrected_p"], words=words)
+        if (room := room - measure(pair) - 4) > 0:
+            pairs.append(pair)
+    left_out = len(document["ranking"]) + len(document["comparisons"]) - len(arms) - len(pairs)
+    return ComparisonAnswer(arms=tuple(arms), comparisons=tuple(pairs), **({"left_out": left_out} if left_out else {}))
 
 
 def _task_line(task: "TaskView", most: float) -> TaskLine:

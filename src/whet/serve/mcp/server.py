@@ -18,22 +18,16 @@ from whet.version import __version__
 
 if TYPE_CHECKING:
     from whet.serve.access import Caller
-    from whet.serve.service import Service
+    from whet.serve.mcp.served import Served
 
 SHOWN_ERROR = 2000
 Context = ServerRequestContext[Any, Any]
 _log = logging.getLogger(__name__)
 
 
-def make_server(
-    service: Callable[[], Awaitable["Service"]],
-    caller_of: Callable[[Context], "Caller"],
-    rest: Callable[[str], str],
-) -> Server[Any]:
-    """A server whose tools call the service. `rest` says how to get rows and files of the rollout with this id.
-
-    The service may still be opening: a call waits for it, the list of tools does not.
-    """
+def make_server(served: Callable[[], Awaitable["Served"]], caller_of: Callable[[Context], "Caller"]) -> Server[Any]:
+    """A server whose tools call the service. It may still be opening: a call waits for it, the list of tools does
+    not."""
     tools = {tool.name: tool for tool in TOOLS}
     declared = {tool.name: declare(tool) for tool in TOOLS}
 
@@ -46,10 +40,10 @@ def make_server(
         tool = tools[params.name]
         try:
             arguments = _read(tool, params.arguments or {})
-            opened = await service()
+            opened = await served()
             from whet.serve.mcp.calls import RUN, Call
 
-            call = Call(opened, caller_of(context), _report_to(context), rest)
+            call = Call(opened, caller_of(context), _report_to(context))
             return render(await RUN[tool.name](call, arguments))
         except (UserError, Refused) as refused:
             return _fail(str(refused))

@@ -18,10 +18,8 @@ from mcp.server.stdio import stdio_server
 from whet.serve.mcp.server import Context, make_server
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from whet.serve.access import Caller
-    from whet.serve.service import Service
+    from whet.serve.mcp.served import Served
 
 MOST_LINE_BYTES = 8 << 20
 """The longest message. A longer one is answered as one that cannot be read."""
@@ -30,41 +28,44 @@ MOST_WAITING = 64
 TOO_LONG = "[the message is too long]"
 _CHUNK = 1 << 16
 
-OpenService = Callable[[], AbstractAsyncContextManager["tuple[Service, Path]"]]
-"""Opens the service, and says in which run folder it keeps its rollouts."""
+OpenServed = Callable[[], AbstractAsyncContextManager["Served"]]
+"""Opens the service."""
 
 
-async def serve_stdio(prepare: Callable[[], OpenService]) -> None:
+async def serve_stdio(prepare: Callable[[], OpenServed]) -> None:
     """Serve until the client closes its end. `prepare` does what takes long before a service can be opened, in a
     thread; UserError when it, or the service, fails."""
-    found: asyncio.Future[tuple[Service, Path]] = asyncio.get_running_loop().create_future()
+    found: asyncio.Future[Served] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
 
     async def keep_open() -> None:
-        open_service = await asyncio.to_thread(prepare)
-        async with open_service() as opened:
+        open_served = await asyncio.to_thread(prepare)
+        async with open_served() as opened:
             found.set_result(opened)
             await over.wait()
 
-    async def service() -> "Service":
-        return (await asyncio.shield(found))[0]
-
-    def describe_rest(rollout: str) -> str:
-        folder = found.result()[1]
-        return f"all of it: whet show {folder} {rollout}; rows for training: whet export {folder}"
+    async def served() -> "Served":
+        return await asyncio.shield(found)
 
     with _take_streams() as (stdin, stdout):
         keeping = asyncio.create_task(keep_open())
-        serving = asyncio.create_task(_talk(make_server(service, _caller, describe_rest), stdin, stdout))
+        serving = asyncio.create_task(_talk(make_server(served, _caller), stdin, stdout))
         try:
             await asyncio.wait({keeping, serving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             over.set()
             serving.cancel()
-            await asyncio.wait({keeping, serving})
+            await _finish({keeping, serving})
     for task in (keeping, serving):
         if not task.cancelled():
             task.result()
+
+
+async def _finish(tasks: "set[asyncio.Task[None]]") -> None:
+    """Wait for tasks, also when a signal cancels the wait: clients close the input and send a signal soon after."""
+    while not all(task.done() for task in tasks):
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(tasks)
 
 
 def _caller(_: Context) -> "Caller":
