@@ -42,9 +42,15 @@ OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=Non
 
 @asynccontextmanager
 async def open_resources(
-    request: RunOptions, tasks: Sequence[Task], config: Config, env: Mapping[str, str] = os.environ
+    request: RunOptions,
+    tasks: Sequence[Task],
+    config: Config,
+    env: Mapping[str, str] = os.environ,
+    *,
+    more_tasks: bool = False,
 ) -> AsyncIterator[RunResources]:
-    """Check all that is requested, then open the models and the gateway. UserError before anything is spent."""
+    """Check all that is requested, then open the models and the gateway. UserError before anything is spent. With
+    `more_tasks`, tasks that come later may have judges that call the judge model."""
     sandbox = sandbox_named(request.sandbox)
     check_tasks(tasks, sandbox, env)
     agents = {name: _agent(name, request, config, env) for name in request.agents}
@@ -53,6 +59,8 @@ async def open_resources(
     refuse_denied(tasks, [*(path for path in request.skills if path), *own], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
     judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config, env)
+    if more_tasks and judge_model is not None:
+        judge_configs[judge_model] = model_config(judge_model, config, env)
     model_configs = {name: _model(name, agents, config, env) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:

@@ -222,6 +222,12 @@ def load_group(folder: Path, key: GroupKey) -> RolloutGroup:
         return RolloutGroup(folder, tuple(_rollout(folder, reader.rollout(row.id)) for row in rows))
 
 
+def load_rollout(folder: Path, name: str) -> StoredRollout:
+    """One rollout of a run, by its whole id."""
+    with Store.open_read(folder) as store:
+        return _rollout(folder, ResultReader(store).rollout(name))
+
+
 def _rollouts(folder: Path, store: Store) -> Iterator[StoredRollout]:
     return (_rollout(folder, rollout) for rollout in ResultReader(store))
 

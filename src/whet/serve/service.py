@@ -1,9 +1,15 @@
 """The service: takes requests, queues and runs their rollouts, keeps them, and answers what became of them.
 
-Every door (REST, OpenEnv, MCP) calls these methods and has no logic of its own.
+Every door (REST, OpenEnv, MCP) calls these methods and has no logic of its own. `submitting.py` takes requests in,
+`runner.py` starts and ends rollouts, `worker.py` does one of them, `opening.py` opens all of it.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from whet.client.models import (
@@ -12,17 +18,48 @@ from whet.client.models import (
     GroupView,
     ModelUpdate,
     ModelView,
+    PauseMode,
     PauseRequest,
     RolloutRequest,
     RolloutView,
     RowsView,
     ServiceView,
     SkillView,
+    Status,
     TaskView,
 )
+from whet.errors import UserError, did_you_mean
+from whet.gateway import Gateway
+from whet.rollout.resources import RunResources
+from whet.runs.export import collect_records
 from whet.runs.options import RecordOptions
-from whet.runs.stored_run import StoredRollout
-from whet.serve.access import Caller
+from whet.runs.scheduler import FILE_LOG
+from whet.runs.stats.compare import RunPart
+from whet.runs.store.served import RequestRow, ServedRow
+from whet.runs.store.store import Store
+from whet.runs.store.writer import StoreWriter
+from whet.runs.stored_run import StoredRollout, load_rollout
+from whet.serve.access import Caller, Scope, require_scope
+from whet.serve.budgets import Budgets
+from whet.serve.events import EventLog, read_events
+from whet.serve.groups import GOOD, make_group
+from whet.serve.policies import Policies
+from whet.serve.problems import Code, Refused
+from whet.serve.reading import StoreReader
+from whet.serve.requests import Offer, Terms
+from whet.serve.runner import ALL, Runner, StoreFailingError
+from whet.serve.submitting import Submitter
+from whet.serve.views import ViewReader
+from whet.skill import Skill
+from whet.tasks import Task
+from whet.version import __version__
+
+PAUSED = "paused"
+"""Under this key the store has the models whose rollouts are not started."""
+MOST_LISTED = 1000
+"""Rollouts of one page."""
+STORE_RETRY_SEC = 10.0
+"""After how many seconds a client may try again when the store cannot be written."""
 
 
 class Service:
@@ -31,92 +68,411 @@ class Service:
     A caller sees its own rollouts and groups only; with the scope admin, all of them. To others an id is not found.
     """
 
+    def __init__(
+        self,
+        offer: Offer,
+        policies: Policies,
+        budgets: Budgets,
+        runner: Runner,
+        submitter: Submitter,
+        writer: StoreWriter,
+        read: StoreReader,
+    ) -> None:
+        self._offer, self._policies, self._budgets = offer, policies, budgets
+        self._runner, self._submitter = runner, submitter
+        self._writer, self._read = writer, read
+        self._updating = asyncio.Lock()
+
+    # Rollouts and groups
+
     async def submit(self, request: RolloutRequest, caller: Caller, key: str | None = None) -> GroupView:
         """Queue the rollouts of a request; committed when this returns. A repeated key gives the group that it made
         before: the same request joins it, another one is refused."""
-        raise NotImplementedError
+        require_scope(caller, Scope.RUN)
+        try:
+            name = await self._submitter.submit(request, caller, key)
+        except sqlite3.OperationalError as error:
+            raise _unwritable(self._runner.note_failure(error)) from error
+        return await self._group(name)
 
     async def rollout(self, name: str, caller: Caller) -> RolloutView:
         """A rollout as it is now."""
-        raise NotImplementedError
+        await self._find(name, caller)
+        return await self._view(name)
 
     async def wait(self, name: str, caller: Caller, seconds: float) -> RolloutView:
         """The rollout when it is done, or as it is after so many seconds."""
-        raise NotImplementedError
+        await self._find(name, caller)
+        await self._wait([name], seconds)
+        return await self._view(name)
 
     async def cancel(self, name: str, caller: Caller) -> RolloutView:
         """End a rollout, queued or running; returns when its box is gone. One that is done stays as it is."""
-        raise NotImplementedError
+        require_scope(caller, Scope.RUN)
+        await self._find(name, caller)
+        await self._cancel([name])
+        return await self._view(name)
 
     async def group(self, name: str, caller: Caller) -> GroupView:
-        raise NotImplementedError
+        """A group as it is now."""
+        await self._find_members(name, caller)
+        return await self._group(name)
 
     async def wait_group(self, name: str, caller: Caller, seconds: float) -> GroupView:
-        raise NotImplementedError
+        """The group when all its rollouts are done, or as it is after so many seconds."""
+        await self._wait(await self._find_members(name, caller), seconds)
+        return await self._group(name)
 
     async def cancel_group(self, name: str, caller: Caller) -> GroupView:
-        raise NotImplementedError
+        """End the rollouts of a group that are not done."""
+        require_scope(caller, Scope.RUN)
+        await self._cancel(await self._find_members(name, caller))
+        return await self._group(name)
 
     async def list_rollouts(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> list[RolloutView]:
         """The newest first. `before` is the id of the last one of the page before."""
-        raise NotImplementedError
+        _require_reading(caller)
+        if before is not None:
+            await self._find(before, caller)
+        if status is not None and status not in {*Status}:
+            raise Refused(Code.INVALID, f"status is '{status}'; expected one of: {', '.join(Status)}")
+        owner, most = None if caller.may(Scope.ADMIN) else caller.name, min(limit, MOST_LISTED)
+        running = self._runner.running_ids
+        done = None if status is None else status == Status.DONE
 
-    def events(self, name: str, caller: Caller, after: int = 0) -> AsyncIterator[Event]:
+        def read(store: Store) -> list[RolloutView]:
+            rows = store.served.page(
+                owner,
+                most,
+                before,
+                done=done,
+                among=running if status == Status.RUNNING else None,
+                besides=running if status == Status.QUEUED else (),
+            )
+            views = ViewReader(store, self._policies.log)
+            return [views.view(row) for row in rows]
+
+        return await self._show(read)
+
+    async def events(self, name: str, caller: Caller, after: int = 0) -> AsyncIterator[Event]:
         """The events of a rollout from number `after` + 1 on, the past ones at once; ends after `done`."""
-        raise NotImplementedError
+        await self._find(name, caller)
+        log = await self._log(name)
+        while True:
+            found = log.after(after) if log is not None else None
+            if found is None:
+                found = [event for event in await self._read(partial(read_events, rollout=name)) if event.id > after]
+            for event in found:
+                yield event
+                after = event.id
+                if event.type == "done":
+                    return
+            if log is None:
+                return
+            after = log.skip_stored(after)
+            if log.after(after) == []:
+                await log.wait()
+
+    # What is kept of a rollout
 
     async def stored(self, name: str, caller: Caller) -> StoredRollout:
         """A rollout that is done, as `whet.load` gives it: result, exchanges, trace, logs."""
-        raise NotImplementedError
-
-    async def rows(self, rollouts: list[str], caller: Caller, options: RecordOptions) -> RowsView:
-        """Training rows of rollouts that are done. Advantages are computed within their groups."""
-        raise NotImplementedError
-
-    async def group_rows(self, name: str, caller: Caller, options: RecordOptions) -> RowsView:
-        """Training rows of a group that is done, after its `on_failure`, `min_group` and staleness."""
-        raise NotImplementedError
+        _require_done([await self._find(name, caller)])
+        return await asyncio.to_thread(load_rollout, self._read.folder, name)
 
     async def files(self, name: str, caller: Caller) -> Mapping[str, bytes]:
         """The small files that the agent left in the working directory, by their paths there."""
-        raise NotImplementedError
+        _require_done([await self._find(name, caller)])
+        return await self._read(partial(_read_files, rollout=name))
+
+    async def rows(self, rollouts: list[str], caller: Caller, options: RecordOptions) -> RowsView:
+        """Training rows of rollouts that are done. Advantages are computed within their groups."""
+        _require_done([await self._find(name, caller) for name in rollouts])
+        return await self._collect(rollouts, options)
+
+    async def group_rows(self, name: str, caller: Caller, options: RecordOptions) -> RowsView:
+        """Training rows of a group that is done, after its `on_failure`, `min_group` and staleness."""
+        await self._find_members(name, caller)
+        group = await self._group(name)
+        if group.status is not Status.DONE:
+            raise Refused(Code.CONFLICT, f"group {name} is not done", 1)
+        kept = [one.id for one in group.rollouts if one.outcome in GOOD or one.substituted] if group.complete else []
+        found = await self._collect(kept, options)
+        return found.model_copy(update={"manifest": {**found.manifest, "dropped": group.dropped}})
+
+    async def _collect(self, rollouts: Collection[str], options: RecordOptions) -> RowsView:
+        try:
+            found = await asyncio.to_thread(collect_records, self._read.folder, rollouts, options)
+        except UserError as error:
+            raise Refused(Code.INVALID, str(error)) from error
+        manifest = found.manifest.as_json()
+        return RowsView(format=options.format, rows=list(found), apart=found.apart, manifest=manifest)
+
+    # What the server offers
 
     async def tasks(self, caller: Caller) -> list[TaskView]:
         """The served set, in its order."""
-        raise NotImplementedError
+        _require_reading(caller)
+        return [
+            TaskView(id=task.id, instruction=task.instruction, split=task.split, tags=task.tags, metadata=task.metadata)
+            for task in self._offer.tasks.values()
+        ]
 
     async def agents(self, caller: Caller) -> list[AgentView]:
         """The agents that requests may name, the default first."""
-        raise NotImplementedError
+        _require_reading(caller)
+        return [AgentView(name=name, default=not place) for place, name in enumerate(self._offer.agents)]
 
     async def skills(self, caller: Caller) -> list[SkillView]:
         """The skills that requests may name."""
-        raise NotImplementedError
+        _require_reading(caller)
+        default = self._offer.default_skill
+        return [
+            SkillView(name=name, digest=skill.digest, default=skill == default)
+            for name, skill in self._offer.skills.items()
+        ]
 
     async def models(self, caller: Caller) -> list[ModelView]:
-        raise NotImplementedError
+        """The models that requests may name, the default first."""
+        _require_reading(caller)
+        return [self._model_view(name, caller) for name in self._policies.names]
 
     async def update_model(self, name: str, update: ModelUpdate, caller: Caller) -> ModelView:
         """Change a model's endpoint and the version of its weights. Rollouts that run keep the endpoint that they
         began with; those that start from now on get the new one."""
-        raise NotImplementedError
+        require_scope(caller, Scope.ADMIN)
+        self._require_model(name)
+        async with self._updating:
+            row = self._policies.plan(name, update, time.time())
+            await self._write(lambda store: store.served.add_policy(row))
+            self._policies.add(row)
+        self._runner.dispatch()
+        return self._model_view(name, caller)
+
+    def _model_view(self, name: str, caller: Caller) -> ModelView:
+        model, last = self._policies.model(name), self._policies.last(name)
+        return ModelView(
+            name=name,
+            upstream_name=model.upstream_name,
+            urls=model.urls if caller.may(Scope.ADMIN) else (),
+            capture=model.capture,
+            weight_version=last.version if last else None,
+            updates=last.number if last else 0,
+            running=self._runner.running_on(name),
+            queued=self._runner.queue.count_on(name),
+        )
+
+    def _require_model(self, name: str) -> None:
+        if name not in self._policies:
+            raise Refused(Code.NOT_FOUND, f"unknown model '{name}'; {did_you_mean(name, self._policies.names)}")
+
+    # What the operator does
 
     async def pause(self, request: PauseRequest, caller: Caller) -> ServiceView:
-        raise NotImplementedError
+        """Start no more rollouts, on a model or at all, until the service is resumed, also by another start."""
+        require_scope(caller, Scope.ADMIN)
+        if request.model is not None:
+            self._require_model(request.model)
+        await self._set_paused({*self._runner.paused, request.model or ALL})
+        if request.mode is PauseMode.ABORT:
+            self._runner.abort(request.model)
+        await self._runner.wait_idle(request.model, request.wait_sec)
+        return self.view(caller)
 
     async def resume(self, caller: Caller, model: str | None = None) -> ServiceView:
-        raise NotImplementedError
+        """Start rollouts again: those on a model, or all."""
+        require_scope(caller, Scope.ADMIN)
+        if model is not None:
+            self._require_model(model)
+        await self._set_paused(self._runner.paused - {model} if model is not None else set())
+        self._runner.dispatch()
+        return self.view(caller)
+
+    async def _set_paused(self, paused: set[str]) -> None:
+        self._runner.paused = paused
+        await self._write(lambda store: store.set(PAUSED, sorted(paused)))
 
     def view(self, caller: Caller) -> ServiceView:
-        raise NotImplementedError
+        """The state of the service, as far as the caller may see it."""
+        runner, owner = self._runner, None if caller.may(Scope.ADMIN) else caller.name
+        return ServiceView(
+            version=__version__,
+            paused=tuple(sorted(runner.paused)),
+            draining=runner.draining,
+            running=runner.running(owner),
+            queued=len(runner.queue) if owner is None else runner.queue.count(owner),
+            done=sum(count for (who, _), count in runner.ended.items() if owner in {None, who}),
+        )
 
     async def drain(self, seconds: float) -> None:
         """Start nothing more, and wait so long for what runs. What is left is interrupted, and runs again when the
         server comes back."""
-        raise NotImplementedError
+        await self._runner.drain(seconds)
+        await self._submitter.close()
 
     def counts(self) -> Mapping[str, Any]:
         """Numbers for /metrics."""
-        raise NotImplementedError
+        runner = self._runner
+        ended: dict[str, int] = {}
+        for (_, outcome), count in runner.ended.items():
+            ended[outcome] = ended.get(outcome, 0) + count
+        return {
+            "queued": len(runner.queue),
+            "running": runner.running(),
+            "ended": ended,
+            "paused": len(runner.paused),
+            "draining": runner.draining,
+            "store_failing": bool(runner.failing),
+            "models": {name: runner.running_on(name) for name in self._policies.names},
+        }
+
+    # What whole runs use
+
+    @property
+    def served_tasks(self) -> Mapping[str, Task]:
+        return self._offer.tasks
+
+    @property
+    def offered_skills(self) -> Mapping[str, Skill]:
+        return self._offer.skills
+
+    @property
+    def default_skill(self) -> str | None:
+        default = self._offer.default_skill
+        return default.name if default else None
+
+    def resources(self) -> RunResources:
+        """What rollouts need, with the agents and models that are offered, the default first, as they are now."""
+        models = {name: self._policies.model(name) for name in self._policies.names}
+        return replace(self._offer.resources, models=models or self._offer.resources.models)
+
+    def gateway_of(self, caller: Caller) -> Gateway:
+        """It counts what the caller has used."""
+        return self._budgets.resources(caller.name).gateway
+
+    async def part_of(self, caller: Caller) -> RunPart:
+        """The served rollouts that the caller may see."""
+        rollouts = None
+        if not caller.may(Scope.ADMIN):
+            rollouts = {name for name, _ in await self._read(lambda store: store.served.rollouts_by(caller.name))}
+        return RunPart(self._read.folder, "served", rollouts)
+
+    # Looking up
+
+    async def _find(self, name: str, caller: Caller) -> ServedRow:
+        """A rollout that the caller may see."""
+        _require_reading(caller)
+
+        def read(store: Store) -> tuple[ServedRow, str] | None:
+            row = store.served.rollout(name)
+            if row is None or (request := store.served.request(row.request)) is None:
+                return None
+            return row, request.owner
+
+        found = await self._read(read)
+        if found is None or not (caller.may(Scope.ADMIN) or found[1] == caller.name):
+            raise Refused(Code.NOT_FOUND, f"there is no rollout '{name[:200]}'")
+        return found[0]
+
+    async def _find_members(self, name: str, caller: Caller) -> list[str]:
+        """The rollouts of a group that the caller may see."""
+        _require_reading(caller)
+        request, rows = await self._read(lambda store: (store.served.request(name), store.served.rollouts_of(name)))
+        if request is None or not (caller.may(Scope.ADMIN) or request.owner == caller.name):
+            raise Refused(Code.NOT_FOUND, f"there is no group '{name[:200]}'")
+        return [row.rollout for row in rows]
+
+    async def _view(self, name: str) -> RolloutView:
+        def read(store: Store) -> list[RolloutView]:
+            row = store.served.rollout(name)
+            return [ViewReader(store, self._policies.log).view(row)] if row else []
+
+        (view,) = await self._show(read)
+        return view
+
+    async def _group(self, name: str) -> GroupView:
+        request: list[tuple[RequestRow, Terms]] = []
+
+        def read(store: Store) -> list[RolloutView]:
+            views = ViewReader(store, self._policies.log)
+            request[:] = [views.request(name)]
+            return [views.view(row) for row in store.served.rollouts_of(name)]
+
+        rollouts = await self._show(read)
+        return make_group(*request[0], rollouts)
+
+    async def _show(self, read: Callable[[Store], list[RolloutView]]) -> list[RolloutView]:
+        """Stored rollouts, with the progress of those that are not done."""
+        while True:
+            views = await self._read(read)
+            shown = [self._add_progress(view) for view in views]
+            if None not in shown:
+                return [view for view in shown if view is not None]
+
+    def _add_progress(self, view: RolloutView) -> RolloutView | None:
+        """None when the rollout was done after it was read."""
+        if view.status is Status.DONE:
+            return view
+        if (one := self._runner.open.get(view.id)) is None:
+            return None
+        return view.model_copy(
+            update={"status": one.status, "phase": one.phase, "place": self._runner.queue.place(view.id)}
+        )
+
+    async def _log(self, name: str) -> EventLog | None:
+        """The events of a rollout that is not done."""
+        one = self._runner.open.get(name)
+        if one is not None and one.log is None:
+            recorded = len(await self._read(partial(read_events, rollout=name)))
+            return None if one.done.is_set() else one.open_log(recorded)
+        return one.log if one is not None else None
+
+    async def _wait(self, names: Iterable[str], seconds: float) -> None:
+        """Wait until these rollouts are done, at most so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                for name in names:
+                    if (one := self._runner.open.get(name)) is not None:
+                        await one.done.wait()
+        except TimeoutError:
+            pass
+
+    async def _cancel(self, names: Iterable[str]) -> None:
+        try:
+            async with asyncio.TaskGroup() as cancelling:
+                for name in names:
+                    cancelling.create_task(self._runner.cancel(name))
+        except* StoreFailingError as failing:
+            raise _unwritable(failing.exceptions[0]) from None
+
+    async def _write(self, work: Callable[[Store], None]) -> None:
+        try:
+            await self._writer.do(work)
+        except sqlite3.OperationalError as error:
+            raise _unwritable(self._runner.note_failure(error)) from error
+
+
+def _unwritable(error: Exception) -> Refused:
+    return Refused(Code.BUSY, f"the store of this server cannot be written: {error}; try again later", STORE_RETRY_SEC)
+
+
+def _require_reading(caller: Caller) -> None:
+    """Refused unless the caller may read its rollouts. Whoever may start them may."""
+    if not caller.may(Scope.RUN):
+        require_scope(caller, Scope.READ)
+
+
+def _require_done(rows: Iterable[ServedRow]) -> None:
+    for row in rows:
+        if row.outcome is None:
+            raise Refused(Code.CONFLICT, f"rollout {row.rollout} is not done", 1)
+
+
+def _read_files(store: Store, rollout: str) -> dict[str, bytes]:
+    tried = [attempt for attempt in store.attempts_of(rollout) if attempt.result is not None]
+    if not tried:
+        return {}
+    names = store.log_names(tried[-1].id, FILE_LOG)
+    return {name.removeprefix(FILE_LOG): store.log(tried[-1].id, name) for name in names}

@@ -112,10 +112,11 @@ def one(db: sqlite3.Connection, blobs: Blobs, attempt: int, index: int) -> Excha
     return _exchange(row, _data(row, blobs, shared))
 
 
-def heads(db: sqlite3.Connection, attempt: int) -> list[ExchangeHead]:
-    """All model calls of an attempt, in order of arrival, without headers and bodies."""
-    columns = ", ".join((*_TYPES, "error", "speaker", "tokens"))
-    rows = db.execute(f"SELECT {columns} FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,))  # noqa: S608
+def heads(db: sqlite3.Connection, attempt: int, *, by_end: bool = False) -> list[ExchangeHead]:
+    """All model calls of an attempt without headers and bodies, in order of arrival, or in the order in which they
+    ended."""
+    columns, order = ", ".join((*_TYPES, "error", "speaker", "tokens")), "id" if by_end else "idx"
+    rows = db.execute(f"SELECT {columns} FROM exchange WHERE attempt = ? ORDER BY {order}", (attempt,))  # noqa: S608
     return [_head(row) for row in rows]
 
 

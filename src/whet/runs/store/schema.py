@@ -132,9 +132,9 @@ ALTER TABLE exchange ADD COLUMN prompt_ids_at INTEGER;
 """
 
 # What clients of `whet serve` requested, what became of their rollouts, and the log of the weights of its models. A
-# request's body is JSON without keys. A rollout is done when it has an outcome. In `policy`, `addresses` are those
-# that served the version; `given` is JSON of what the update itself named. An update that is repeated for other
-# addresses has the same number.
+# request's body is JSON without keys; `terms` are the small parts of it that views need. A rollout is done when it has
+# an outcome. In `policy`, `addresses` are those that served the version; `given` is JSON of what the update itself
+# named. An update that is repeated for other addresses has the same number.
 _SERVED = """
 CREATE TABLE request (
   id TEXT PRIMARY KEY,
@@ -143,6 +143,7 @@ CREATE TABLE request (
   digest TEXT NOT NULL,
   created REAL NOT NULL,
   priority INTEGER NOT NULL,
+  terms TEXT NOT NULL,
   body INTEGER NOT NULL REFERENCES blob,
   UNIQUE (owner, key)
 );

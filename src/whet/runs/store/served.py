@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from whet.runs.store import schema
@@ -23,6 +23,8 @@ class RequestRow:
     """Of the body. The same key with another digest is another request."""
     created: float
     priority: int
+    terms: str = "{}"
+    """JSON: the parts of the body that are needed wherever its rollouts are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ class ServedTables:
         """Keep a request and which rollouts are its own. The rollouts must be in the plan."""
         blob = self._blobs.put_blob(body)
         self._db.execute(
-            "INSERT INTO request VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (request.id, request.owner, request.key, request.digest, request.created, request.priority, blob),
+            "INSERT INTO request VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*astuple(request), blob),
         )
         self._db.executemany(
             "INSERT INTO served (rollout, request, place, reason) VALUES (?, ?, ?, '')",
@@ -126,9 +128,16 @@ class ServedTables:
         return [WaitingRow(*row) for row in rows]
 
     def page(
-        self, owner: str | None, limit: int, before: str | None, *, done: bool | None, among: Collection[str] | None
+        self,
+        owner: str | None,
+        limit: int,
+        before: str | None = None,
+        *,
+        done: bool | None = None,
+        among: Collection[str] | None = None,
+        besides: Collection[str] = (),
     ) -> list[ServedRow]:
-        """The newest rollouts first: of one caller or all, done or not, and of these only; those that are older than
+        """The newest rollouts first: of one caller or all, done or not, of these only, and without those; older than
         the rollout `before`."""
         conditions = ["1"]
         values: list[object] = []
@@ -140,6 +149,9 @@ class ServedTables:
         if among is not None:
             conditions.append("rollout IN (SELECT value FROM json_each(?))")
             values.append(json.dumps(list(among)))
+        if besides:
+            conditions.append("rollout NOT IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(list(besides)))
         if before is not None:
             conditions.append(
                 """(request.rowid, place) < (SELECT r.rowid, s.place FROM served s JOIN request r ON r.id = s.request
@@ -153,12 +165,30 @@ class ServedTables:
         )
         return [ServedRow(*row) for row in rows]
 
-    def end(self, rollout: str, outcome: str, ended: float, cause: str | None = None, reason: str = "") -> None:
-        """Note what became of a rollout. One that is done stays as it is."""
+    def end(self, rollout: str, outcome: str, ended: float, cause: str | None = None, reason: str = "") -> ServedRow:
+        """Note what became of a rollout; what stands then. One that is done stays as it is."""
         self._db.execute(
             "UPDATE served SET outcome = ?, ended = ?, cause = ?, reason = ? WHERE rollout = ? AND outcome IS NULL",
             (outcome, ended, cause, reason, rollout),
         )
+        (row,) = self._served("rollout = ?", rollout)
+        return row
+
+    def settle(self, rollouts: Iterable[str], before: str, after: str) -> None:
+        """Note that rollouts with an outcome have another one after all."""
+        self._db.executemany(
+            "UPDATE served SET outcome = ?, cause = NULL, reason = '' WHERE rollout = ? AND outcome = ?",
+            ((after, rollout, before) for rollout in rollouts),
+        )
+
+    def tasks_missing(self, causes: Iterable[str]) -> set[str]:
+        """Tasks with an attempt that has no score for one of these causes."""
+        rows = self._db.execute(
+            """SELECT DISTINCT task FROM attempt JOIN rollout ON rollout.id = attempt.rollout
+               WHERE cause IN (SELECT value FROM json_each(?))""",
+            (json.dumps(sorted(causes)),),
+        )
+        return {task for (task,) in rows}
 
     def count_outcomes(self) -> dict[tuple[str, str], int]:
         """How many rollouts are done, by owner and outcome."""
@@ -168,15 +198,14 @@ class ServedTables:
         )
         return {(owner, outcome): count for owner, outcome, count in rows}
 
-    def attempts_by(self, owner: str) -> list[tuple[str, int]]:
-        """Every attempt at a rollout of a caller: its model and its id."""
+    def rollouts_by(self, owner: str) -> list[tuple[str, str]]:
+        """Every rollout of a caller, and its model."""
         rows = self._db.execute(
-            """SELECT rollout.model, attempt.id FROM request JOIN served ON served.request = request.id
-               JOIN rollout ON rollout.id = served.rollout JOIN attempt ON attempt.rollout = rollout.id
-               WHERE owner = ?""",
+            """SELECT rollout.id, model FROM request JOIN served ON served.request = request.id
+               JOIN rollout ON rollout.id = served.rollout WHERE owner = ?""",
             (owner,),
         )
-        return [(model, attempt) for model, attempt in rows]
+        return [(rollout, model) for rollout, model in rows]
 
     def groups(self, only: Collection[str] | None = None) -> dict[str, str]:
         """By rollout, or by these: its request."""
@@ -220,7 +249,7 @@ class ServedTables:
         return 0 if last is None else int(last) + 1
 
     def _request(self, condition: str, *values: str) -> RequestRow | None:
-        columns = "id, owner, key, digest, created, priority"
+        columns = "id, owner, key, digest, created, priority, terms"
         row = self._db.execute(f"SELECT {columns} FROM request WHERE {condition}", values).fetchone()  # noqa: S608
         return None if row is None else RequestRow(*row)
 

@@ -301,9 +301,9 @@ class Store:
         """One model call by its number; None when there is none. The others are not read."""
         return exchanges.one(self._db, self._blobs, attempt, index)
 
-    def exchange_heads(self, attempt: int) -> list[ExchangeHead]:
-        """All model calls of an attempt without headers and bodies."""
-        return exchanges.heads(self._db, attempt)
+    def exchange_heads(self, attempt: int, *, by_end: bool = False) -> list[ExchangeHead]:
+        """All model calls of an attempt without headers and bodies, in order of arrival, or of their ends."""
+        return exchanges.heads(self._db, attempt, by_end=by_end)
 
     def exchange_indexes(self, attempt: int) -> list[int]:
         """The numbers of all model calls of an attempt, in order."""

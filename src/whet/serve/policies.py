@@ -1,0 +1,131 @@
+"""The models that the server offers, as they are now, and which weights they had when."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whet.client.models import ModelUpdate
+from whet.gateway import Model
+from whet.rollout.endpoint import Endpoints
+from whet.runs.store.exchanges import ExchangeHead
+from whet.runs.store.served import PolicyRow
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Which weights sampled the calls of a rollout."""
+
+    versions: tuple[str, ...] = ()
+    """Oldest first."""
+    straddled: bool = False
+    """There were several, or they changed during a call."""
+    oldest: int | None = None
+    """The number of the update that brought the oldest ones; 0 for those before the first update. None if the model was
+    never updated, or no call reached it."""
+
+
+class Policies:
+    """The offered models. An update replaces a model; rollouts that run keep the one that they have."""
+
+    def __init__(self, models: Mapping[str, Model], log: Iterable[PolicyRow]) -> None:
+        self._declared = dict(models)
+        self._models = dict(models)
+        self._log: dict[str, list[PolicyRow]] = {name: [] for name in models}
+        for row in log:
+            self._log.setdefault(row.model, []).append(row)
+        for name in models:
+            self._models[name] = self._with_given(name)
+        self._endpoints = {name: Endpoints() for name in models}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._models
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._models)
+
+    def model(self, name: str) -> Model:
+        """A model as rollouts that start now get it."""
+        return self._models[name]
+
+    def endpoints(self, name: str) -> Endpoints:
+        """What is known of a model's endpoints since it has them. Of a model that a client brings along, nothing is."""
+        return self._endpoints.get(name) or Endpoints()
+
+    def capacity(self, name: str) -> int:
+        """How many rollouts may run on a model at the same time."""
+        model = self._models[name]
+        return model.concurrency * len(model.urls)
+
+    def log(self, name: str) -> Sequence[PolicyRow]:
+        """The updates of a model, in order."""
+        return self._log.get(name, [])
+
+    def last(self, name: str) -> PolicyRow | None:
+        """The last update of a model."""
+        log = self.log(name)
+        return log[-1] if log else None
+
+    def find_moved(self, now: float) -> list[PolicyRow]:
+        """Models whose addresses changed with the restart of the server: the same weights at the new addresses."""
+        lasts = [(self._models[name].urls, row) for name in self._models if (row := self.last(name)) is not None]
+        return [replace(row, at=now, addresses=urls, given={}) for urls, row in lasts if row.addresses != urls]
+
+    def plan(self, name: str, update: ModelUpdate, now: float) -> PolicyRow:
+        """The update as the log keeps it. It takes effect with `add`."""
+        urls = (update.url,) if update.url is not None else update.urls
+        given: dict[str, Any] = {"urls": urls and list(urls), "name": update.name}
+        last = self.last(name)
+        return PolicyRow(
+            model=name,
+            number=last.number + 1 if last else 1,
+            version=update.weight_version,
+            at=now,
+            addresses=urls or self._models[name].urls,
+            given={key: value for key, value in given.items() if value is not None},
+        )
+
+    def add(self, row: PolicyRow) -> None:
+        """Let an update that is stored take effect."""
+        self._log.setdefault(row.model, []).append(row)
+        if row.given:
+            self._models[row.model] = self._with_given(row.model)
+            self._endpoints[row.model] = Endpoints()
+
+    def _with_given(self, name: str) -> Model:
+        """The declared model, with the last address and name that an update gave it."""
+        model = self._declared[name]
+        for row in self._log[name]:
+            if urls := row.given.get("urls"):
+                model = replace(model, url=urls[0], replicas=tuple(urls[1:]))
+            if upstream := row.given.get("name"):
+                model = replace(model, upstream_name=upstream)
+        return model
+
+
+def read_weights(calls: Iterable[ExchangeHead], log: Sequence[PolicyRow]) -> Weights:
+    """Which weights sampled these calls, by the log of their model."""
+    if not log:
+        return Weights()
+    found: dict[int, str | None] = {}
+    changed = False
+    for call in calls:
+        if not call.upstream.startswith("http"):  # it was answered from the cache, or refused
+            continue
+        updates = [row for row in log if any(is_below(call.upstream, root) for root in row.addresses)]
+        before = [row for row in updates if row.at <= call.started]
+        number = before[-1].number if before else 0
+        found[number] = before[-1].version if before else None
+        changed |= any(call.started < row.at < call.ended and row.number != number for row in updates)
+    versions = tuple(version for _, version in sorted(found.items()) if version is not None)
+    return Weights(versions, len(found) > 1 or changed, min(found, default=None))
+
+
+def is_below(address: str, root: str) -> bool:
+    """Whether a call to this address went to the endpoint with this root.
+
+    >>> is_below("http://a:80/v1/chat/completions", "http://a:80/v1"), is_below("http://a:8000/v1", "http://a:80")
+    (True, False)
+    """
+    base = root.partition("?")[0].rstrip("/").removesuffix("/v1")
+    return address == base or address.startswith((f"{base}/", f"{base}?"))
