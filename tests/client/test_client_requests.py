@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from support.scripted_rest import TOKEN, Reply, call_sync, scripted_rest
+from support.scripted_rest import CALLS, TOKEN, Reply, call_sync, scripted_rest
 from whet.client import AsyncClient, Client
 from whet.client.errors import (
     Busy,
@@ -73,6 +73,12 @@ OPERATIONS: list[tuple[Any, str, Any]] = [
     (lambda c: c.cancel_run("x"), "DELETE /v1/runs/x", RUN),
     (lambda c: c.compare(ComparisonRequest(run="x", by="skill")), "POST /v1/comparisons", {"arms": []}),
 ]
+
+
+@pytest.fixture(params=CALLS.values(), ids=list(CALLS))
+def call(request: pytest.FixtureRequest) -> Any:
+    """Uses one client and the other."""
+    return request.param
 
 
 @pytest.mark.parametrize(("use", "expected", "body"), OPERATIONS, ids=[one[1] for one in OPERATIONS])

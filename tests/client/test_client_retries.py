@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.scripted_rest import Reply, scripted_rest
+from support.scripted_rest import CALLS, Reply, scripted_rest
 from whet.client import attempts
 from whet.client.attempts import LONGEST_DELAY_SEC, Attempts, Retries
 from whet.client.errors import Busy, Draining, InvalidRequest, NotFound, ServerError, Unreachable
@@ -22,6 +22,12 @@ GROUP = {"id": "g1", "status": "queued", "rollouts": [], "created": 1.0}
 DONE_GROUP = {**GROUP, "status": "done", "rollouts": [DONE]}
 BUSY = Reply(429, {"error": "the queue is full", "code": "busy"})
 DRAINING = Reply(503, {"error": "the server is about to stop", "code": "draining"})
+
+
+@pytest.fixture(params=CALLS.values(), ids=list(CALLS))
+def call(request: pytest.FixtureRequest) -> Any:
+    """Uses one client and the other."""
+    return request.param
 
 
 @pytest.fixture(autouse=True)

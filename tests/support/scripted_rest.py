@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import pytest
-
 from whet.client import AsyncClient, Client
 
 TOKEN = "token-of-a-client-0123"
@@ -89,11 +87,8 @@ def scripted_rest(*replies: Reply) -> Iterator[ScriptedRest]:
         server.server_close()
 
 
-Call = Callable[[str, Callable[[Any], Any]], Any]
-"""Makes a client of this address, and gives what the function makes of it."""
-
-
 def call_sync(url: str, use: Callable[[Any], Any], **options: Any) -> Any:
+    """What the function makes of a client of this address."""
     with Client(url, TOKEN, **options) as client:
         found = use(client)
         return list(found) if isinstance(found, Iterator) else found
@@ -108,6 +103,4 @@ def call_async(url: str, use: Callable[[Any], Any], **options: Any) -> Any:
     return asyncio.run(call())
 
 
-@pytest.fixture(params=[call_sync, call_async], ids=["Client", "AsyncClient"])
-def call(request: pytest.FixtureRequest) -> Any:
-    return request.param
+CALLS = {"Client": call_sync, "AsyncClient": call_async}
