@@ -18,12 +18,12 @@ SESSIONS = 32
 
 async def verifiers(upstream_url: str) -> None:
     """The interception server of verifiers."""
-    from verifiers.v1.agent import AgentConfig  # type: ignore[import-not-found]
-    from verifiers.v1.clients import EvalClientConfig, ModelContext  # type: ignore[import-not-found]
-    from verifiers.v1.interception.server import InterceptionServer  # type: ignore[import-not-found]
-    from verifiers.v1.session import RolloutSession  # type: ignore[import-not-found]
-    from verifiers.v1.task import TaskData  # type: ignore[import-not-found]
-    from verifiers.v1.trace import AgentInfo, Trace, TraceTask  # type: ignore[import-not-found]
+    from verifiers.v1.agent import AgentConfig
+    from verifiers.v1.clients import EvalClientConfig, ModelContext
+    from verifiers.v1.interception.server import InterceptionServer
+    from verifiers.v1.session import RolloutSession
+    from verifiers.v1.task import TaskData
+    from verifiers.v1.trace import AgentInfo, Trace, TraceTask
 
     client = EvalClientConfig(base_url=f"{upstream_url}/v1", api_key_var="BENCH_KEY")
     context = ModelContext(model="bench", client=client)
