@@ -36,7 +36,7 @@ KNOWN = dns(
 
 
 async def allowed(url: str, entries: list[str] | None = None) -> tuple[str, ...]:
-    pinned = await AddressRules(entries or ENTRIES, KNOWN).check(url)
+    pinned = await AddressRules(entries or ENTRIES, resolve=KNOWN).check(url)
     return pinned.url, *pinned.addresses
 
 
@@ -95,7 +95,7 @@ async def test_the_addresses_of_a_name_are_returned_in_their_order() -> None:
     ],
 )
 async def test_what_is_not_listed_is_refused(url: str) -> None:
-    assert (await refusal(AddressRules(ENTRIES, KNOWN), url)).code is Code.FORBIDDEN
+    assert (await refusal(AddressRules(ENTRIES, resolve=KNOWN), url)).code is Code.FORBIDDEN
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_what_is_not_listed_is_refused(url: str) -> None:
     ],
 )
 async def test_what_readers_of_addresses_disagree_about_is_refused(url: str) -> None:
-    assert (await refusal(AddressRules([*ENTRIES, "*"], KNOWN), url)).code is Code.INVALID
+    assert (await refusal(AddressRules([*ENTRIES, "*"], resolve=KNOWN), url)).code is Code.INVALID
 
 
 PRIVATE = [
@@ -202,14 +202,14 @@ PRIVATE = [
 @pytest.mark.parametrize("entry", ["api.example.com", "*.example.com", "*"])
 async def test_a_listed_name_of_a_private_address_is_refused_unless_that_is_listed(address: str, entry: str) -> None:
     resolve = dns(api_example_com=[PUBLIC, address])
-    refused = await refusal(AddressRules([entry], resolve), "https://api.example.com")
+    refused = await refusal(AddressRules([entry], resolve=resolve), "https://api.example.com")
     assert refused.code is Code.FORBIDDEN
     assert address not in str(refused)
     if "%" not in address:
         listed = f"[{address}]" if ":" in address else address
-        pinned = await AddressRules([entry, f"{listed}:443"], resolve).check("https://api.example.com")
+        pinned = await AddressRules([entry, f"{listed}:443"], resolve=resolve).check("https://api.example.com")
         assert pinned.addresses[0] == PUBLIC
-        await refusal(AddressRules([entry, f"{listed}:444"], resolve), "https://api.example.com")
+        await refusal(AddressRules([entry, f"{listed}:444"], resolve=resolve), "https://api.example.com")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::8.8.8.8"])
@@ -227,7 +227,7 @@ async def test_a_star_does_not_allow_private_addresses(address: str) -> None:
 
 async def test_an_empty_list_allows_nothing() -> None:
     for url in ("https://api.example.com", "http://127.0.0.1:8000", "http://8.8.8.8"):
-        assert (await refusal(AddressRules([], KNOWN), url)).code is Code.FORBIDDEN
+        assert (await refusal(AddressRules([], resolve=KNOWN), url)).code is Code.FORBIDDEN
 
 
 async def test_names_that_are_not_listed_are_not_looked_up() -> None:
@@ -237,19 +237,32 @@ async def test_names_that_are_not_listed_are_not_looked_up() -> None:
         asked.append(host)
         return [PUBLIC]
 
-    await refusal(AddressRules(["api.example.com"], resolve), "https://secret.attacker.example")
+    await refusal(AddressRules(["api.example.com"], resolve=resolve), "https://secret.attacker.example")
     assert asked == []
 
 
 async def test_a_name_without_address_is_refused() -> None:
     for resolve in (dns(), dns(api_example_com=[])):
         assert (
-            await refusal(AddressRules(["api.example.com"], resolve), "https://api.example.com")
+            await refusal(AddressRules(["api.example.com"], resolve=resolve), "https://api.example.com")
         ).code is Code.INVALID
 
 
+async def test_the_operators_own_addresses_are_allowed_as_they_are() -> None:
+    own = ["http://gpu.internal:8000/v1", "http://10.9.9.9:8000", "https://api.example.com"]
+    resolve = dns(gpu_internal=["10.1.2.3"], api_example_com=[PUBLIC])
+    rules = AddressRules([], own, resolve)
+    assert (await rules.check("http://gpu.internal:8000/v1")).addresses == ("10.1.2.3",)
+    assert (await rules.check("http://10.9.9.9:8000/v1")).addresses == ("10.9.9.9",)
+    assert (await rules.check("https://API.example.com/v1")).addresses == (PUBLIC,)
+    for url in ("http://gpu.internal:8001", "https://gpu.internal:8000", "http://10.9.9.9", "http://10.1.2.3:8000"):
+        await refusal(rules, url)
+    with pytest.raises(UserError, match="the address 'gpu' of the server's own catalog is not an address of a model"):
+        AddressRules([], ["gpu"])
+
+
 async def test_localhost_stands_for_the_loopback_addresses() -> None:
-    rules = AddressRules(["localhost:8000"], dns(localhost=["::1", "127.0.0.1", "127.0.0.1"]))
+    rules = AddressRules(["localhost:8000"], resolve=dns(localhost=["::1", "127.0.0.1", "127.0.0.1"]))
     assert (await rules.check("http://localhost:8000")).addresses == ("::1", "127.0.0.1")
     assert (await rules.check("http://127.0.0.1:8000")).addresses == ("127.0.0.1",)
     await refusal(rules, "http://localhost:8001")
@@ -257,10 +270,10 @@ async def test_localhost_stands_for_the_loopback_addresses() -> None:
 
 async def test_many_addresses_are_all_checked_and_the_first_are_used() -> None:
     many = [f"93.184.215.{last}" for last in range(1, 41)]
-    rules = AddressRules(["api.example.com"], dns(api_example_com=many))
+    rules = AddressRules(["api.example.com"], resolve=dns(api_example_com=many))
     assert (await rules.check("https://api.example.com")).addresses == tuple(many[:MOST_ADDRESSES])
     await refusal(
-        AddressRules(["api.example.com"], dns(api_example_com=[*many, "10.0.0.1"])), "https://api.example.com"
+        AddressRules(["api.example.com"], resolve=dns(api_example_com=[*many, "10.0.0.1"])), "https://api.example.com"
     )
 
 
@@ -307,7 +320,7 @@ async def test_what_is_allowed_reads_the_same_to_the_gateway(anything: str, like
 
     for url in (anything, f"http://{anything}", f"http://{likely}", f"https://{likely}/v1"):
         try:
-            pinned = await AddressRules(["*", "0.0.0.0/0", "::/0"], resolve).check(url)
+            pinned = await AddressRules(["*", "0.0.0.0/0", "::/0"], resolve=resolve).check(url)
         except Refused:
             continue
         read = URL(pinned.url)

@@ -91,28 +91,31 @@ class AddressRules:
     PinnedAddress(url='http://10.0.0.5:8000/v1', addresses=('10.0.0.5',))
     """
 
-    def __init__(self, entries: Iterable[str], resolve: Resolve | None = None) -> None:
+    def __init__(self, entries: Iterable[str], own: Iterable[str] = (), resolve: Resolve | None = None) -> None:
         """Entries are HOST, HOST:PORT, HOST:*, *.DOMAIN, an IP address or network, or * for every public address.
 
-        Without a port, a host is allowed on the port of the scheme, and a network on all ports.
+        Without a port, a host is allowed on the port of the scheme, and a network on all ports. `own` are addresses
+        that the operator configured for clients: their hosts are allowed as they are, also in private networks.
         """
         self._rules = [rule for entry in entries for rule in _read_entry(entry)]
+        self._own = {_read_own(url) for url in own}
         self._resolve = resolve or _ask_dns
 
     async def check(self, url: str) -> PinnedAddress:
         """The address in its normal form, with the IP addresses to connect to. Refused when it is not allowed."""
         scheme, host, port, rest = _split(url)
+        is_own = (scheme, host, port) in self._own
         rules = [rule for rule in self._rules if rule.allows_port(port, scheme)]
         shown = f"[{host}]" if isinstance(host, IPv6Address) else str(host)
         normal = f"{scheme}://{shown}{'' if port == _DEFAULT_PORTS[scheme] else f':{port}'}{rest}"
         if not isinstance(host, str):
-            if not any(rule.allows_address(host) for rule in rules):
+            if not is_own and not any(rule.allows_address(host) for rule in rules):
                 raise _not_allowed(shown, port)
             return PinnedAddress(normal, (str(host),))
-        if not any(rule.allows_name(host) for rule in rules):
+        if not is_own and not any(rule.allows_name(host) for rule in rules):
             raise _not_allowed(host, port)
         found = await self._look_up(host, port)
-        if not all(_is_public(one) or any(rule.lists(one) for rule in rules) for one in found):
+        if not is_own and not all(_is_public(one) or any(rule.lists(one) for rule in rules) for one in found):
             # The address itself is not shown: it may be of a network that the caller cannot see.
             raise Refused(
                 Code.FORBIDDEN,
@@ -129,6 +132,13 @@ class AddressRules:
         if not found:
             raise Refused(Code.INVALID, f"'{host}' has no address: its name cannot be resolved")
         return found
+
+
+def _read_own(url: str) -> tuple[str, str | Address, int]:
+    try:
+        return _split(url)[:3]
+    except Refused as refused:
+        raise UserError(f"the address '{url}' of the server's own catalog is {refused}") from None
 
 
 def _not_allowed(host: str, port: int) -> Refused:

@@ -24,6 +24,7 @@ from whet.runs.verdicts import AT_ONCE
 from whet.serve.access import LOCAL, Caller
 from whet.serve.addresses import AddressRules, place_model
 from whet.serve.budgets import Budgets
+from whet.serve.openenv.catalog import own_addresses
 from whet.serve.options import DEFAULT_AGENT, ServeOptions
 from whet.serve.policies import Policies
 from whet.serve.reading import StoreReader
@@ -35,8 +36,6 @@ from whet.serve.worker import CheckModel, Worker
 from whet.skill import Skill, read_skill
 from whet.version import __version__
 
-ANY_PUBLIC = "*"
-"""Allows models of clients at every public address."""
 AGENTS = "agents"
 """Under this key a run stores its agents as they are declared."""
 
@@ -61,7 +60,7 @@ async def open_service(
     agents = _list_agents(options, config)
     folders = tuple(skill.folder for skill in skills.values())
     run = options.run_options(agents=agents, skills=folders, out=options.rollouts, resume=True)
-    check = check_model or _check_by_rules(AddressRules(options.allow or (ANY_PUBLIC,)))
+    check = check_model or _check_by_rules(AddressRules(options.allow, own_addresses(env)))
     async with open_resources(run, tasks, config, env, more_tasks=True) as resources, AsyncExitStack() as opened:
         default = next(iter(skills.values())) if options.skills and options.skills[0] is not None else None
         offer = Offer({task.id: task for task in tasks}, agents, options.models, skills, default, resources)

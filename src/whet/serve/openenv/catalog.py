@@ -89,8 +89,8 @@ def resolve(kind: str, *, base_url: str, api_key: str, model: str, env: Mapping[
 
 
 def own_addresses(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The addresses that the operator configured for the catalog. Callers may use them, also where they are private."""
-    return tuple(_with_version(env[row.url_env]) for row in KINDS.values() if env.get(row.url_env))
+    """The addresses of the catalog. Callers may use them, also where they are private."""
+    return tuple(_with_version(url) for row in KINDS.values() if (url := env.get(row.url_env) or row.url))
 
 
 def capture_at(base_url: str) -> CaptureKind:
