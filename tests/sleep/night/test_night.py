@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.sleep_world import START, Repository, corrected
+from whet.errors import UserError
 from whet.runs.config import Config, ModelConfig
 from whet.runs.stats.use import Unit
 from whet.skills.rollouts.budget import Budget
@@ -133,14 +134,22 @@ def test_a_scheduled_night_ends_with_its_window_and_the_next_continues_it(
     world.put(said("a"))
     world.put(said("b", days=2))
 
+    limits: list[asyncio.Timeout] = []
+    make_timeout = asyncio.timeout
+
+    def timeout(seconds: float | None) -> asyncio.Timeout:
+        limits.append(make_timeout(seconds))
+        return limits[-1]
+
     async def find_tasks(*_: object) -> SessionsReport:
+        limits[0].reschedule(0)  # now the window ends
         await asyncio.sleep(60)
         raise AssertionError
 
     with monkeypatch.context() as patch:
         patch.setattr(flow, "find_tasks", find_tasks)
+        patch.setattr(asyncio, "timeout", timeout)
         patch.setattr(flow, "look_at_machine", lambda *_: Machine(2, 0.0, on_mains=True, last_used=None))
-        patch.setattr(flow, "must_end", lambda _, now: now + timedelta(seconds=1))
         cut = world.run(scheduled=True, window="00:00-23:59")
     assert (cut.outcome, cut.detail, len(cut.rules)) == (Outcome.NO_TIME, "the next night continues", 1)
     assert cut.ended is not None
@@ -154,6 +163,12 @@ def test_a_scheduled_night_outside_its_window_says_so_and_is_not_on_record(world
     ended = world.run(scheduled=True, window=f"{(hour + 2) % 24:02}:00-{(hour + 3) % 24:02}:00")
     assert (ended.outcome, ended.detail) == (Outcome.NO_TIME, "outside the window")
     assert world.store.list("night", NightRecord) == []
+
+
+def test_preferences_that_cannot_be_read_are_named_before_anything_is_done(world: World) -> None:
+    with pytest.raises(UserError, match=r"`preferences` is 'missing\.md', which cannot be read"):
+        world.run(preferences="missing.md")
+    assert world.run(preferences=100 * "Write short rules. ").outcome is Outcome.NO_SESSIONS
 
 
 def test_what_is_left_is_counted_by_night_and_by_month() -> None:

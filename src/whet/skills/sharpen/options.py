@@ -1,5 +1,6 @@
 """Reads option values: the name of a proposer, a policy, preferences."""
 
+import os
 import re
 from pathlib import Path
 
@@ -116,6 +117,7 @@ def read_preferences(given: str) -> str:
     path = Path(given)
     is_name = len(given.split()) == 1 and path.suffix in {".md", ".txt"}
     try:
-        return path.read_text(encoding="utf-8") if is_name or (given and path.is_file()) else given
+        # Unlike Path.is_file, this takes a text that is too long for a name.
+        return path.read_text(encoding="utf-8") if is_name or (given and os.path.isfile(path)) else given  # noqa: PTH113
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"`preferences` is '{given}', which cannot be read: {error}") from error

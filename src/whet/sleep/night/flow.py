@@ -128,10 +128,13 @@ async def run_night(setting: Setting, store: SleepStore, *, scheduled: bool = Fa
             refuse_without_consent(store, endpoint)
         if scheduled and (reason := await night.wait()) is not None:
             return night.skip(reason)
+        window = asyncio.timeout(night.time_left() if scheduled else None)
         try:
-            async with asyncio.timeout(night.time_left() if scheduled else None):
+            async with window:
                 await night.run()
         except TimeoutError:
+            if not window.expired():
+                raise
             night.run_out_of_time()
         except NotMeasured as error:
             night.fail(error)
@@ -151,8 +154,10 @@ class Night:
     """Whether the night takes place. If not, it is only planned."""
     record: NightRecord = field(init=False)
     folder: Path = field(init=False)
+    _preferences: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self._preferences = read_preferences(self.setting.options.preferences)
         self.record = find_unfinished(self.store) or begin_night(self.store)
         self.folder = self.store.folder / NIGHTS / self.record.id
 
@@ -315,9 +320,9 @@ class Night:
         request = night_request(start, run, Budget(allowance.rollouts))
         # The error rate is that of the whole night, whatever it tries. A rule that is tried again has half of it.
         plan = replace(request.plan, alpha=request.plan.alpha / len(self.record.rules) / 2 ** self._tries(rule))
-        said = "\n".join([*rule.said, self.setting.options.preferences])
+        said = "\n".join([*rule.said, self._preferences])
         refuse = partial(self._redaction(Path(rule.repository)).refuse_secrets, what="a prompt of the night")
-        return replace(request, plan=plan, preferences=read_preferences(said), check_prompt=refuse)
+        return replace(request, plan=plan, preferences=said, check_prompt=refuse)
 
     def _proposer(self, rule: Rule) -> Proposer | ProposerSpec:
         """The developer's own sentence, or a model that writes the rule with the sentence as a preference."""
