@@ -171,6 +171,11 @@ def test_preferences_that_cannot_be_read_are_named_before_anything_is_done(world
     assert world.run(preferences=100 * "Write short rules. ").outcome is Outcome.NO_SESSIONS
 
 
+def test_a_login_with_which_calls_cannot_be_recorded_is_refused(world: World) -> None:
+    with pytest.raises(UserError, match="`login` is set, but the calls of 'opencode' cannot be recorded"):
+        world.run(agent="opencode", login=True)
+
+
 def test_what_is_left_is_counted_by_night_and_by_month() -> None:
     spent = Cost(rollouts=20, tokens=500, minutes=30, dollars=1.5)
     earlier = NightRecord(id="e", started=START, cost=spent, outcome=Outcome.NOISE)

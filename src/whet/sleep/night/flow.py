@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from whet.agents import CliAgent, agent_named
 from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
@@ -124,6 +125,7 @@ async def run_night(setting: Setting, store: SleepStore, *, scheduled: bool = Fa
     with its window."""
     with hold_lock(store, datetime.now(UTC)):
         night = Night(setting, store)
+        night.refuse_unrecorded()
         for endpoint in night.endpoints():
             refuse_without_consent(store, endpoint)
         if scheduled and (reason := await night.wait()) is not None:
@@ -160,6 +162,15 @@ class Night:
         self._preferences = read_preferences(self.setting.options.preferences)
         self.record = find_unfinished(self.store) or begin_night(self.store)
         self.folder = self.store.folder / NIGHTS / self.record.id
+
+    def refuse_unrecorded(self) -> None:
+        """UserError if the agent is to use a login with which its calls cannot be recorded."""
+        agent = agent_named(self._agent(), self.setting.config.agents)
+        if self.setting.options.login and isinstance(agent, CliAgent) and agent.traits.login_url is None:
+            raise UserError(
+                f"`login` is set, but the calls of '{self._agent()}' cannot be recorded with its login, and a night "
+                "judges by recorded calls; give it a model with a key, or choose claude-code or codex with `agent`"
+            )
 
     def endpoints(self) -> list[str]:
         """Where files of the repositories would be sent."""
