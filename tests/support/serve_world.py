@@ -20,6 +20,8 @@ ANN, BOB = (Caller(name, frozenset({Scope.RUN, Scope.READ})) for name in ("ann",
 ADMIN = Caller("admin")
 WRITES = "command:sh -c 'echo right > answer.txt; echo done'"
 """An agent that calls no model and does what RIGHT asks for."""
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""What training rows need."""
 RIGHT = "grep -qx right answer.txt"
 
 
@@ -56,7 +58,9 @@ async def open_test_service(
 ) -> AsyncIterator[Service]:
     """A service in `folder`/served. Its model `m` gives the answer 4 to everything, unless there are scenes for it or
     `models` of another kind. Its agents are chat, loop and WRITES. More keywords are options of the server."""
-    settings: dict[str, Any] = {"attempts": 1, "capture": "vllm" if tokens else "none"}
+    settings: dict[str, Any] = {"attempts": 1}
+    if tokens:
+        settings |= {"capture": "vllm", "set": SAMPLING}
     models = models or {"m": ModelConfig(script=script_file(folder, *scenes, tokens=tokens), **settings)}
     given = {"agents": ("chat", "loop", WRITES), "models": tuple(models), "out": folder / "served", **options}
     async with open_service(

@@ -42,6 +42,14 @@ def apply_on_failure(rollout: RolloutView, on_failure: OnFailure) -> RolloutView
     return None
 
 
+def counted_rollouts(group: GroupView) -> list[RolloutView]:
+    """The rollouts of a group that training rows come from, and that advantages are relative to. A stale one has no
+    rows, whatever reward it is given."""
+    return [
+        one for one in group.rollouts if one.outcome in GOOD or (one.substituted and one.outcome is not Outcome.STALE)
+    ]
+
+
 def describe_loss(rollout: RolloutView) -> str:
     """The outcome, and the cause if it has one.
 

@@ -7,8 +7,13 @@ from typing import Any
 from whet.client.models import ModelUpdate
 from whet.gateway import Model
 from whet.rollout.endpoint import Endpoints
-from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.served import PolicyRow
+from whet.runs.store.store import Store
+from whet.trace.training.calls import Training, call_of
+from whet.trace.training.versions import find_updates, order_versions
+
+REPORTING = frozenset({"sglang"})
+"""Kinds of engines that say with each reply which weights sampled it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +108,25 @@ class Policies:
         return model
 
 
-def read_weights(calls: Iterable[ExchangeHead], log: Sequence[PolicyRow]) -> Weights:
-    """Which weights sampled these calls, by the log of their model."""
-    if not log:
-        return Weights()
-    found: dict[int, str | None] = {}
-    changed = False
-    for call in calls:
-        if not call.upstream.startswith("http"):  # it was answered from the cache, or refused
+def read_weights(store: Store, attempt: int, log: Sequence[PolicyRow], *, reported: bool) -> Weights:
+    """Which weights sampled the calls of an attempt: what the engine says if it reports that, else by the log of the
+    model."""
+    found: dict[int | None, list[str | None]] = {}
+    said = _read_reported(store, attempt) if reported else {}
+    numbers = {row.version: row.number for row in log}
+    for call in store.exchange_heads(attempt) if log or reported else ():
+        if (version := said.get(call.index)) is not None:
+            found.setdefault(numbers.get(version), []).append(version)
             continue
-        updates = [row for row in log if any(is_below(call.upstream, root) for root in row.addresses)]
-        before = [row for row in updates if row.at <= call.started]
-        number = before[-1].number if before else 0
-        found[number] = before[-1].version if before else None
-        changed |= any(call.started < row.at < call.ended and row.number != number for row in updates)
-    versions = tuple(version for _, version in sorted(found.items()) if version is not None)
-    return Weights(versions, len(found) > 1 or changed, min(found, default=None))
+        for update in find_updates(call, log):
+            found.setdefault(update.number if update else 0, []).append(update.version if update else None)
+    every = list(dict.fromkeys(version for versions in found.values() for version in versions))
+    oldest = min((number for number in found if number is not None), default=None)
+    known = order_versions([version for version in every if version is not None], log)
+    return Weights(tuple(known), len(every) > 1, oldest if log else None)
 
 
-def is_below(address: str, root: str) -> bool:
-    """Whether a call to this address went to the endpoint with this root.
-
-    >>> is_below("http://a:80/v1/chat/completions", "http://a:80/v1"), is_below("http://a:8000/v1", "http://a:80")
-    (True, False)
-    """
-    base = root.partition("?")[0].rstrip("/").removesuffix("/v1")
-    return address == base or address.startswith((f"{base}/", f"{base}?"))
+def _read_reported(store: Store, attempt: int) -> dict[int, str]:
+    """The versions that the engine reports with its replies, by the number of the call."""
+    calls = ((exchange.index, call_of(exchange, Training())) for exchange in store.each_exchange(attempt))
+    return {index: call.weights for index, call in calls if call is not None and call.weights is not None}

@@ -15,6 +15,7 @@ from whet.rollout.resources import RunResources
 from whet.runs.config import NO_MODEL, ModelConfig
 from whet.runs.options import MODEL_FREE
 from whet.scoring import judges_of
+from whet.serve.policies import REPORTING
 from whet.serve.problems import Code, Refused
 from whet.skill import Skill
 from whet.tasks import Task, TaskLimits
@@ -48,6 +49,8 @@ class Terms(Reply):
     on_straddle: OnStraddle = OnStraddle.MARK
     needs_key: bool = False
     """It came with a key for its model, which is in memory only."""
+    reports_weights: bool = False
+    """The model's engine says which weights it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,16 @@ class Offer:
     def prepare(self, request: RolloutRequest) -> PreparedRequest:
         """What the rollouts of a request need. Refused when the server does not offer it."""
         agent = _choose("agent", request.agent, self.agents)
+        model = self._model(request, agent)
+        brought = request.endpoint or self.resources.models.get(model, NO_MODEL)
         return PreparedRequest(
             task=self._task(request),
             agent=agent,
-            model=self._model(request, agent),
+            model=model,
             skill=self._skill(request.skill),
             endpoint=request.endpoint and request.endpoint.model_copy(update={"api_key": None}),
             seed=request.seed,
-            terms=terms_of(request),
+            terms=terms_of(request, brought.capture),
         )
 
     def _task(self, request: RolloutRequest) -> Task:
@@ -138,10 +143,11 @@ class Offer:
         return self.skills[_choose("skill", name, [*self.skills, NO_SKILL])]
 
 
-def terms_of(request: RolloutRequest) -> Terms:
+def terms_of(request: RolloutRequest, capture: str) -> Terms:
     """The parts of a request that views need."""
-    given = request.model_dump(include=set(Terms.model_fields) - {"needs_key"})
-    return Terms(**given, needs_key=request.endpoint is not None and request.endpoint.api_key is not None)
+    given = request.model_dump(include=set(Terms.model_fields) & set(RolloutRequest.model_fields))
+    needs_key = request.endpoint is not None and request.endpoint.api_key is not None
+    return Terms(**given, needs_key=needs_key, reports_weights=capture in REPORTING)
 
 
 def encode_request(request: RolloutRequest) -> bytes:

@@ -42,7 +42,7 @@ from whet.runs.stored_run import StoredRollout, load_rollout
 from whet.serve.access import Caller, Scope, require_scope
 from whet.serve.budgets import Budgets
 from whet.serve.events import EventLog, read_events
-from whet.serve.groups import GOOD, make_group
+from whet.serve.groups import counted_rollouts, make_group
 from whet.serve.policies import Policies
 from whet.serve.problems import Code, Refused
 from whet.serve.reading import StoreReader
@@ -52,6 +52,7 @@ from whet.serve.submitting import Submitter
 from whet.serve.views import ViewReader
 from whet.skill import Skill
 from whet.tasks import Task
+from whet.trace.export import FORMATS
 from whet.version import __version__
 
 PAUSED = "paused"
@@ -189,8 +190,11 @@ class Service:
 
     async def rows(self, rollouts: list[str], caller: Caller, options: RecordOptions) -> RowsView:
         """Training rows of rollouts that are done. Advantages are computed within their groups."""
-        _require_done([await self._find(name, caller) for name in rollouts])
-        return await self._collect(rollouts, options)
+        found = [await self._find(name, caller) for name in rollouts]
+        _require_done(found)
+        groups = [await self._group(name) for name in dict.fromkeys(row.request for row in found)]
+        counted = {one.id: one for group in groups for one in counted_rollouts(group)}
+        return await self._collect([name for name in rollouts if name in counted], counted.values(), options)
 
     async def group_rows(self, name: str, caller: Caller, options: RecordOptions) -> RowsView:
         """Training rows of a group that is done, after its `on_failure`, `min_group` and staleness."""
@@ -198,13 +202,25 @@ class Service:
         group = await self._group(name)
         if group.status is not Status.DONE:
             raise Refused(Code.CONFLICT, f"group {name} is not done", 1)
-        kept = [one.id for one in group.rollouts if one.outcome in GOOD or one.substituted] if group.complete else []
-        found = await self._collect(kept, options)
+        counted = counted_rollouts(group) if group.complete else []
+        found = await self._collect([one.id for one in counted], counted, options)
         return found.model_copy(update={"manifest": {**found.manifest, "dropped": group.dropped}})
 
-    async def _collect(self, rollouts: Collection[str], options: RecordOptions) -> RowsView:
+    async def _collect(
+        self, names: Collection[str], baseline: Collection[RolloutView], options: RecordOptions
+    ) -> RowsView:
+        if not names:
+            _require_format(options.format)
+            return RowsView(format=options.format, rows=[])
         try:
-            found = await asyncio.to_thread(collect_records, self._read.folder, rollouts, options)
+            found = await asyncio.to_thread(
+                collect_records,
+                self._read.folder,
+                names,
+                options,
+                baseline=[one.id for one in baseline],
+                substituted=[one.id for one in baseline if one.substituted],
+            )
         except UserError as error:
             raise Refused(Code.INVALID, str(error)) from error
         manifest = found.manifest.as_json()
@@ -462,6 +478,11 @@ def _require_reading(caller: Caller) -> None:
     """Refused unless the caller may read its rollouts. Whoever may start them may."""
     if not caller.may(Scope.RUN):
         require_scope(caller, Scope.READ)
+
+
+def _require_format(name: str) -> None:
+    if name not in FORMATS:
+        raise Refused(Code.INVALID, f"unknown format '{name}'; {did_you_mean(name, FORMATS)}")
 
 
 def _require_done(rows: Iterable[ServedRow]) -> None:

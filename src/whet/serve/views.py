@@ -66,7 +66,7 @@ class ViewReader:
         shown["usage"] = self._usage(last or (attempts[-1] if attempts else None))
         if served.outcome is not None:
             shown |= _describe_end(served, last)
-            shown |= self._weights(served, row.model, last)
+            shown |= self._weights(served, row.model, terms, last)
         return RolloutView(**shown)
 
     def _usage(self, attempt: AttemptRecord | None) -> Usage:
@@ -80,9 +80,10 @@ class ViewReader:
         calls, used = attempt.usage()
         return Usage(calls=calls, input_tokens=used.input, output_tokens=used.output)
 
-    def _weights(self, served: ServedRow, model: str, last: AttemptRecord | None) -> dict[str, Any]:
+    def _weights(self, served: ServedRow, model: str, terms: Terms, last: AttemptRecord | None) -> dict[str, Any]:
         log = self._log_of(model)
-        weights = read_weights(last.exchange_heads(), log) if last and log else Weights()
+        reported = terms.reports_weights
+        weights = read_weights(self._store, last.id, log, reported=reported) if last else Weights()
         return {
             "weight_versions": weights.versions,
             "straddled": weights.straddled,

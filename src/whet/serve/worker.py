@@ -271,7 +271,7 @@ def _judge_end(
     if score.value is None and score.cause is not Cause.UNJUDGED:
         cause = SPENT if is_spent and score.cause is Cause.INTERRUPTED else score.cause
         return RolloutEnd(Outcome.FAILED, cause, reason)
-    weights = read_weights(store.exchange_heads(last.id), updates)
+    weights = read_weights(store, last.id, updates, reported=terms.reports_weights)
     if weights.straddled and terms.on_straddle is OnStraddle.REFUSE:
         names = " and ".join(weights.versions) or "several versions"
         return RolloutEnd(Outcome.STALE, None, f"the weights changed while it ran: {names}")

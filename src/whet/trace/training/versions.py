@@ -24,9 +24,14 @@ class WeightUpdate(Protocol):
 class SentCall(Protocol):
     """What of a model call matters here. Exchanges have it, with or without their bodies."""
 
-    upstream: str
-    started: float
-    ended: float
+    @property
+    def upstream(self) -> str: ...
+
+    @property
+    def started(self) -> float: ...
+
+    @property
+    def ended(self) -> float: ...
 
 
 Update = TypeVar("Update", bound=WeightUpdate)
