@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.whet_program import REPOSITORY
 from whet.errors import UserError
 from whet.gateway import Limits
 from whet.serve.access import LOCAL, Caller, Scope, Tokens, read_tokens, require_scope, require_tokens
@@ -227,3 +228,12 @@ def test_web_pages_of_others_cannot_use_a_server_without_tokens(host: str | None
 @pytest.mark.parametrize("origin", [None, "http://localhost:3000", "http://127.0.0.1:8000"])
 def test_pages_of_this_machine_can(host: str, origin: str | None) -> None:
     Tokens().check_origin(host, origin)
+
+
+def test_the_documented_file_is_read(tmp_path: Path) -> None:
+    document = (REPOSITORY / "docs/serve/access.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    tokens = read_tokens(write(tmp_path, text), {"DASHBOARD_TOKEN": READER})
+    assert [caller.name for caller in tokens.callers] == ["trainer", "dashboard", "operator"]
+    keys = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
+    assert all(f"`{key}`" in document for key in keys)

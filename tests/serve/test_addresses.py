@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -257,8 +258,20 @@ async def test_the_operators_own_addresses_are_allowed_as_they_are() -> None:
     assert (await rules.check("https://API.example.com/v1")).addresses == (PUBLIC,)
     for url in ("http://gpu.internal:8001", "https://gpu.internal:8000", "http://10.9.9.9", "http://10.1.2.3:8000"):
         await refusal(rules, url)
-    with pytest.raises(UserError, match="the address 'gpu' of the server's own catalog is not an address of a model"):
-        AddressRules([], ["gpu"])
+
+
+async def test_dns_that_has_no_answer_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.serve.addresses.RESOLVE_AGAIN_SEC", 0.001)
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        if len(asked) < 3:
+            raise socket.gaierror(socket.EAI_AGAIN, "try again")
+        return [PUBLIC]
+
+    pinned = await AddressRules(["api.example.com"], resolve=resolve).check("https://api.example.com")
+    assert (pinned.addresses, len(asked)) == ((PUBLIC,), 3)
 
 
 async def test_localhost_stands_for_the_loopback_addresses() -> None:

@@ -17,6 +17,7 @@ from whet.gateway import Model
 from whet.serve.problems import Code, Refused
 
 RESOLVE_SEC = 10.0
+RESOLVE_AGAIN_SEC = 0.5
 MOST_ADDRESSES = 8
 """Addresses of a name that are used: the first ones."""
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -98,7 +99,7 @@ class AddressRules:
         that the operator configured for clients: their hosts are allowed as they are, also in private networks.
         """
         self._rules = [rule for entry in entries for rule in _read_entry(entry)]
-        self._own = {_read_own(url) for url in own}
+        self._own = {place for url in own if (place := _find_place(url)) is not None}
         self._resolve = resolve or _ask_dns
 
     async def check(self, url: str) -> PinnedAddress:
@@ -126,19 +127,30 @@ class AddressRules:
     async def _look_up(self, host: str, port: int) -> list[Address]:
         try:
             async with asyncio.timeout(RESOLVE_SEC):
-                found = [_without_mapping(ip_address(one)) for one in await self._resolve(host, port)]
+                found = [_without_mapping(ip_address(one)) for one in await self._resolve_soon(host, port)]
         except (OSError, TimeoutError, UnicodeError, ValueError):
             found = []
         if not found:
             raise Refused(Code.INVALID, f"'{host}' has no address: its name cannot be resolved")
         return found
 
+    async def _resolve_soon(self, host: str, port: int) -> list[str]:
+        """The addresses of a name, also when DNS has no answer at first."""
+        while True:
+            try:
+                return await self._resolve(host, port)
+            except socket.gaierror as error:
+                if error.errno != socket.EAI_AGAIN:
+                    raise
+            await asyncio.sleep(RESOLVE_AGAIN_SEC)
 
-def _read_own(url: str) -> tuple[str, str | Address, int]:
+
+def _find_place(url: str) -> tuple[str, str | Address, int] | None:
+    """Scheme, host and port. None for what clients could not name."""
     try:
         return _split(url)[:3]
-    except Refused as refused:
-        raise UserError(f"the address '{url}' of the server's own catalog is {refused}") from None
+    except Refused:
+        return None
 
 
 def _not_allowed(host: str, port: int) -> Refused:

@@ -52,7 +52,7 @@ async def open_service(
     opened.
 
     `callers` are all who may call; rollouts of others that still wait are cancelled. None: whoever comes. `check_model`
-    is asked about models that clients bring along; by default the option `allow` decides.
+    is asked about models at addresses that clients name; by default the option `allow` decides.
     """
     options = options.complete(config)
     tasks = options.read_tasks() if options.tasks else []
@@ -71,14 +71,16 @@ async def open_service(
         budgets = Budgets(resources, read, opened)
         for caller in callers or ():
             await budgets.add(caller)
-        worker = Worker(writer, read, offer, found.policies, budgets, check)
+        declared = [url for name in offer.models for url in resources.models[name].urls]
+        check_update = check_model or _check_by_rules(AddressRules(options.allow, declared))
+        worker = Worker(writer, read, offer, found.policies, budgets, check, check_update)
         worker.unsettled = found.unsettled
         runner = Runner(worker, writer, found.policies, budgets, options.concurrency)
         runner.paused, runner.ended = set(found.paused), found.ended
         submitter = Submitter(
             offer, found.policies, budgets, runner, writer, read, check, options.queue, found.next_ordinal
         )
-        service = Service(offer, found.policies, budgets, runner, submitter, writer, read)
+        service = Service(offer, found.policies, budgets, runner, submitter, writer, read, check_update)
         opened.push_async_callback(service.drain, 0)
         runner.restore(found.waiting)
         if callers is not None:

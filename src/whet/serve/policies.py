@@ -71,6 +71,17 @@ class Policies:
         log = self.log(name)
         return log[-1] if log else None
 
+    def is_moved(self, name: str) -> bool:
+        """Whether an update gave a model its address."""
+        return self._models[name].urls != self._declared[name].urls
+
+    def is_current(self, name: str, update: ModelUpdate) -> bool:
+        """Whether an update changes nothing: a client that got no answer sends it again."""
+        last, model = self.last(name), self._models[name]
+        urls = (update.url,) if update.url is not None else update.urls
+        same_place = urls in {None, model.urls} and update.name in {None, model.upstream_name}
+        return last is not None and last.version == update.weight_version and same_place
+
     def find_moved(self, now: float) -> list[PolicyRow]:
         """Models whose addresses changed with the restart of the server: the same weights at the new addresses."""
         lasts = [(self._models[name].urls, row) for name in self._models if (row := self.last(name)) is not None]

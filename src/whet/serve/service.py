@@ -50,6 +50,7 @@ from whet.serve.requests import Offer, Terms
 from whet.serve.runner import ALL, Runner, StoreFailingError
 from whet.serve.submitting import Submitter
 from whet.serve.views import ViewReader
+from whet.serve.worker import CheckModel
 from whet.skill import Skill
 from whet.tasks import Task
 from whet.trace.export import FORMATS
@@ -78,10 +79,11 @@ class Service:
         submitter: Submitter,
         writer: StoreWriter,
         read: StoreReader,
+        check_update: CheckModel,
     ) -> None:
         self._offer, self._policies, self._budgets = offer, policies, budgets
         self._runner, self._submitter = runner, submitter
-        self._writer, self._read = writer, read
+        self._writer, self._read, self._check_update = writer, read, check_update
         self._updating = asyncio.Lock()
 
     # Rollouts and groups
@@ -260,12 +262,22 @@ class Service:
         began with; those that start from now on get the new one."""
         require_scope(caller, Scope.ADMIN)
         self._require_model(name)
+        update = await self._check_addresses(name, update)
         async with self._updating:
-            row = self._policies.plan(name, update, time.time())
-            await self._write(lambda store: store.served.add_policy(row))
-            self._policies.add(row)
+            if not self._policies.is_current(name, update):
+                row = self._policies.plan(name, update, time.time())
+                await self._write(lambda store: store.served.add_policy(row))
+                self._policies.add(row)
         self._runner.dispatch()
         return self._model_view(name, caller)
+
+    async def _check_addresses(self, name: str, update: ModelUpdate) -> ModelUpdate:
+        """The update with its addresses in their normal form. Refused when one of them is not allowed."""
+        urls = (update.url,) if update.url is not None else update.urls
+        if urls is None:
+            return update
+        model = replace(self._policies.model(name), url=urls[0], replicas=tuple(urls[1:]))
+        return update.model_copy(update={"url": None, "urls": (await self._check_update(model)).urls})
 
     def _model_view(self, name: str, caller: Caller) -> ModelView:
         model, last = self._policies.model(name), self._policies.last(name)

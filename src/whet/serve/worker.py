@@ -126,9 +126,12 @@ class Worker:
         policies: Policies,
         budgets: Budgets,
         check_model: CheckModel,
+        check_update: CheckModel,
     ) -> None:
+        """`check_model` is for models that clients bring along, `check_update` for offered ones that were moved."""
         self._writer, self._read = writer, read
-        self._offer, self._policies, self._budgets, self._check_model = offer, policies, budgets, check_model
+        self._offer, self._policies, self._budgets = offer, policies, budgets
+        self._check_model, self._check_update = check_model, check_update
         self._keys: dict[str, SecretStr] = {}
         """Of models that clients brought along, by request."""
         self._prepared: dict[str, PreparedRequest] = {}
@@ -212,15 +215,17 @@ class Worker:
 
     async def _model(self, request: str, prepared: PreparedRequest) -> Model:
         if prepared.endpoint is None:
-            return self._policies.model(prepared.model) if prepared.model in self._policies else NO_MODEL
+            return await self._offered_model(prepared.model) if prepared.model in self._policies else NO_MODEL
         key = self._keys.get(request)
         if prepared.terms.needs_key and key is None:
             lost = "the server was started again, and the key of the model was in its memory only; request it again"
             raise CannotRunError(LOST_KEY, lost)
-        try:
-            return await self._check_model(open_endpoint(prepared.endpoint, key))
-        except Refused as refused:
-            raise CannotRunError(NOT_OFFERED, str(refused)) from refused
+        return await _check(self._check_model, open_endpoint(prepared.endpoint, key))
+
+    async def _offered_model(self, name: str) -> Model:
+        """An offered model. An address that came with an update is checked again: its name may point elsewhere now."""
+        model = self._policies.model(name)
+        return await _check(self._check_update, model) if self._policies.is_moved(name) else model
 
     async def _conclude(self, one: OpenRollout, prepared: PreparedRequest) -> RolloutEnd:
         """Store what the attempts of a rollout came to."""
@@ -255,6 +260,13 @@ def _read_stored(store: Store, one: OpenRollout, *, with_body: bool) -> _Stored:
     events = len(read_events(store, name)) if one.log is None else 0
     body = store.served.body(one.row.request) if with_body else None
     return _Stored(store.rollout(name), served, store.attempts_of(name), events, body)
+
+
+async def _check(check: CheckModel, model: Model) -> Model:
+    try:
+        return await check(model)
+    except Refused as refused:
+        raise CannotRunError(NOT_OFFERED, str(refused)) from refused
 
 
 def _judge_end(
