@@ -334,7 +334,7 @@ class FailureWatch:
         """Count a result. HopelessError when the agent cannot work on the model."""
         arm, score, failure = (row.agent, row.model), result.score, result.failure
         refused = failure is not None and PERMANENT in failure.details
-        if score.value is not None and not refused:
+        if (score.value is not None or score.cause is Cause.UNJUDGED) and not refused:
             self._worked.add(arm)
         elif arm not in self._worked and (refused or score.cause in {Cause.AGENT, Cause.MODEL}):
             self._failures[arm] += 1

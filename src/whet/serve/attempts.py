@@ -18,8 +18,8 @@ from whet.scoring import Cause
 from whet.serve.events import PHASES_LOG, EventLog, call_data
 from whet.serve.requests import Terms
 
-SEED_DIALECTS = frozenset({"chat"})
-"""The APIs that take a seed at the top of a request."""
+SEED_DIALECTS = frozenset({"chat", "gemini"})
+"""The APIs that take a seed."""
 
 
 @dataclass(frozen=True, slots=True)
