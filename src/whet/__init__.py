@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         run,
         run_async,
         run_night,
+        run_server,
         run_task,
         sharpen,
         sharpen_async,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from whet.runs.stored_run import RolloutGroup, StoredRollout, StoredRun, load
     from whet.runs.verdicts import Settled
     from whet.scoring import Cause, Judge, JudgeError, Score, Work
+    from whet.serve.options import ServeOptions
     from whet.skill import Skill, read_skill
     from whet.skills.certificates.certificate import Certificate
     from whet.skills.documents.edits import Edit
@@ -123,6 +125,7 @@ __all__ = [
     "Script",
     "ScriptedModel",
     "SearchStep",
+    "ServeOptions",
     "Settled",
     "SharpenEvent",
     "SharpenOptions",
@@ -165,6 +168,7 @@ __all__ = [
     "run",
     "run_async",
     "run_night",
+    "run_server",
     "run_task",
     "sharpen",
     "sharpen_async",
@@ -178,7 +182,8 @@ _HOMES = {
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
     "whet.api": "adopt adopt_proposal certify compare forget fork groups harvest mine_tasks plan_night proposals "
-    "reject_proposal rejudge roll_back_proposal run run_async run_night run_task sharpen sharpen_async transfer",
+    "reject_proposal rejudge roll_back_proposal run run_async run_night run_server run_task sharpen "
+    "sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -192,6 +197,7 @@ _HOMES = {
     "whet.runs.stored_run": "RolloutGroup StoredRollout StoredRun load",
     "whet.runs.verdicts": "Settled",
     "whet.scoring": "Cause Judge JudgeError Score Work",
+    "whet.serve.options": "ServeOptions",
     "whet.skill": "Skill read_skill",
     "whet.skills.certificates.certificate": "Certificate",
     "whet.skills.documents.edits": "Edit",

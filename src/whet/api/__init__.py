@@ -14,6 +14,7 @@ from whet.api.runs import (
     run_async,
     run_task,
 )
+from whet.api.serve import ServeFields, run_server
 from whet.api.skills import adopt, certify, sharpen, sharpen_async, sharpen_request, transfer
 from whet.api.sleep import (
     adopt_proposal,
@@ -37,6 +38,7 @@ __all__ = [
     "RolloutFields",
     "RunArguments",
     "RunFields",
+    "ServeFields",
     "adopt",
     "adopt_proposal",
     "certify",
@@ -56,6 +58,7 @@ __all__ = [
     "run",
     "run_async",
     "run_night",
+    "run_server",
     "run_task",
     "schedule",
     "sharpen",

@@ -33,7 +33,7 @@ VERBS = (
         "skill",
         "sleep",
     ),
-    *("export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
+    *("serve", "export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
 )
 """Each is a module of this package, with a function of its name, or an `app` of several commands."""
 

@@ -31,6 +31,7 @@ PANELS = {
         *("concurrency", "sandbox", "cache", "record", "login", "user_config", "judge_model", "by_task"),
         *("weight_version", "live_if_diverged"),
     ),
+    "Server": ("host", "port", "tokens", "allow", "mode", "queue", "max_sessions", "session_idle_sec", "drain_sec"),
     "Advanced": (
         "schedule",
         "edits",

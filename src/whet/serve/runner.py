@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pydantic import SecretStr
@@ -46,6 +46,8 @@ class Runner:
         """Why the store cannot be written; empty if it can."""
         self.ended: Counter[tuple[str, str]] = Counter()
         """Rollouts that are done, by owner and outcome."""
+        self.on_end: Callable[[str], None] = lambda _: None
+        """Called with the id of every rollout that is done."""
         self._running: dict[str, OpenRollout] = {}
         self._of_owner: Counter[str] = Counter()
         self._of_model: Counter[str] = Counter()
@@ -233,6 +235,7 @@ class Runner:
             del self._left[one.row.request]
             self._worker.forget(one.row.request)
         one.done.set()
+        self.on_end(one.row.rollout)
 
 
 class StoreFailingError(Exception):

@@ -3,6 +3,7 @@
 import asyncio
 import resource
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -39,12 +40,18 @@ class _Stalled:
 
     def begin(self) -> None:
         self.end()
-        self._timer = asyncio.get_running_loop().call_later(STALLED_SEC, self._transport.abort)
+        self._timer = asyncio.get_running_loop().call_later(STALLED_SEC, cut_off, self._transport)
 
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def cut_off(transport: asyncio.Transport) -> None:
+    """End a connection at once, and drop what its client has not read, in the kernel as well."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 class HttpProtocol(H11Protocol):
@@ -57,7 +64,7 @@ class HttpProtocol(H11Protocol):
         super().connection_made(transport)
         self._stalled = _Stalled(transport)
         if full:
-            transport.abort()
+            cut_off(transport)
         else:
             self._await_header()
 
@@ -92,7 +99,7 @@ class HttpProtocol(H11Protocol):
 
     def _await_header(self) -> None:
         if self._header_timer is None:
-            self._header_timer = self.loop.call_later(HEADER_SEC, self.transport.abort)
+            self._header_timer = self.loop.call_later(HEADER_SEC, cut_off, self.transport)
 
     def _stop_awaiting_header(self) -> None:
         if self._header_timer is not None:
@@ -122,7 +129,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         # A close would wait for a client that does not read.
-        self.transport.abort()
+        cut_off(self.transport)
 
 
 class HttpServer(Server):

@@ -118,18 +118,18 @@ class Service:
 
     async def group(self, name: str, caller: Caller) -> GroupView:
         """A group as it is now."""
-        await self._find_members(name, caller)
+        await self.members(name, caller)
         return await self._group(name)
 
     async def wait_group(self, name: str, caller: Caller, seconds: float) -> GroupView:
         """The group when all its rollouts are done, or as it is after so many seconds."""
-        await self._wait(await self._find_members(name, caller), seconds)
+        await self._wait(await self.members(name, caller), seconds)
         return await self._group(name)
 
     async def cancel_group(self, name: str, caller: Caller) -> GroupView:
         """End the rollouts of a group that are not done."""
         require_scope(caller, Scope.RUN)
-        await self._cancel(await self._find_members(name, caller))
+        await self._cancel(await self.members(name, caller))
         return await self._group(name)
 
     async def list_rollouts(
@@ -200,7 +200,7 @@ class Service:
 
     async def group_rows(self, name: str, caller: Caller, options: RecordOptions) -> RowsView:
         """Training rows of a group that is done, after its `on_failure`, `min_group` and staleness."""
-        await self._find_members(name, caller)
+        await self.members(name, caller)
         group = await self._group(name)
         if group.status is not Status.DONE:
             raise Refused(Code.CONFLICT, f"group {name} is not done", 1)
@@ -340,6 +340,10 @@ class Service:
         await self._runner.drain(seconds)
         await self._submitter.close()
 
+    def watch_ends(self, watch: Callable[[str], None]) -> None:
+        """Let a function be called with the id of every rollout that is done from now on."""
+        self._runner.on_end = watch
+
     def counts(self) -> Mapping[str, Any]:
         """Numbers for /metrics."""
         runner = self._runner
@@ -404,8 +408,8 @@ class Service:
             raise Refused(Code.NOT_FOUND, f"there is no rollout '{name[:200]}'")
         return found[0]
 
-    async def _find_members(self, name: str, caller: Caller) -> list[str]:
-        """The rollouts of a group that the caller may see."""
+    async def members(self, name: str, caller: Caller) -> list[str]:
+        """The ids of all rollouts of a group, by their places in it. Also of those that its `on_failure` drops."""
         _require_reading(caller)
         request, rows = await self._read(lambda store: (store.served.request(name), store.served.rollouts_of(name)))
         if request is None or not (caller.may(Scope.ADMIN) or request.owner == caller.name):

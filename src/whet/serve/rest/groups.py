@@ -45,8 +45,7 @@ async def rows(
 async def events(name: str, parts: PartsGiven, caller: CallerGiven, last: LastEvent = None) -> Response:
     """The events of all rollouts of a group, merged. An id says how far each rollout is: SAMPLE:EVENT,..."""
     after = _read_places(last or "")
-    group = await parts.service.group(name, caller)
-    members = {rollout.sample: rollout.id for rollout in group.rollouts}
+    members = dict(enumerate(await parts.service.members(name, caller)))
     return event_reply(parts, caller, _merge(parts.service, caller, members, after))
 
 
