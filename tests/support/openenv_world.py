@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI, Request
 from starlette.responses import Response
-from support.serve_world import open_test_service
 from websockets.asyncio.client import ClientConnection, connect
 
+from support.serve_world import open_test_service
 from whet.client.openenv_models import RolloutResult
 from whet.serve.access import Caller, Tokens
 from whet.serve.guard import Guard, caller_of

@@ -1,7 +1,8 @@
 """Clients of `whet serve`, and the models of what they send and get.
 
 `models.py` is the wire. `client.py` and `async_client.py` hold the clients; they share `operations.py`, which says how
-each operation is sent and read, and `attempts.py`, which says when it is sent again.
+each operation is sent and read, and `attempts.py`, which says when it is sent again. `openenv.py` is the client of
+OpenEnv's tool.
 """
 
 from importlib import import_module
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
     from whet.client.async_client import AsyncClient
     from whet.client.client import Client
     from whet.client.errors import ServerError
+    from whet.client.openenv import AsyncOpenCodeEnv, OpenCodeEnv
 
-__all__ = ["AsyncClient", "Client", "ServerError"]
+__all__ = ["AsyncClient", "AsyncOpenCodeEnv", "Client", "OpenCodeEnv", "ServerError"]
 
 _HOMES = {
     "AsyncClient": "whet.client.async_client",
+    "AsyncOpenCodeEnv": "whet.client.openenv",
     "Client": "whet.client.client",
+    "OpenCodeEnv": "whet.client.openenv",
     "ServerError": "whet.client.errors",
 }
 

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.openenv_world import OpenEnvServer, open_openenv
-from support.serve_world import RIGHT, WRITES
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from support.openenv_world import OpenEnvServer, open_openenv
+from support.serve_world import RIGHT, WRITES
+from support.waiting import until
 from whet.client.models import Outcome
 from whet.client.openenv_models import RolloutResult
 from whet.serve.access import LOCAL
@@ -28,17 +30,13 @@ def step(**arguments: Any) -> dict[str, Any]:
 
 
 async def running_rollout(server: OpenEnvServer) -> str:
-    """The id of the one rollout that runs."""
-    async with asyncio.timeout(20):
-        while not (found := await server.service.list_rollouts(LOCAL, status="running")):
-            await asyncio.sleep(0.02)
-    return found[0].id
+    """The id of a rollout that runs, as soon as there is one."""
+    await until(lambda: server.service.view(LOCAL).running)
+    return (await server.service.list_rollouts(LOCAL, status="running"))[0].id
 
 
 async def until_sessions(server: OpenEnvServer, count: int) -> None:
-    async with asyncio.timeout(10):
-        while len(server.openenv.sessions) != count:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(server.openenv.sessions) == count)
 
 
 async def test_replies_come_in_order_and_pings_are_answered_meanwhile(tmp_path: Path) -> None:
@@ -78,10 +76,8 @@ async def test_calls_of_one_session_run_side_by_side(tmp_path: Path) -> None:
         started = time.monotonic()
         both = asyncio.gather(*(server.rpc("tools/call", call, place) for place in range(2)))
         async with server.socket(f"/ws?session_id={session}") as ws:
-            await running_rollout(server)
-            async with asyncio.timeout(10):
-                while len((await ws.ask({"type": "state"}))["data"]["running_rollouts"]) < 2:
-                    await asyncio.sleep(0.05)
+            held = server.openenv.sessions.find(session, LOCAL.name)
+            await until(lambda: len(held.state.running_rollouts) == 2)
             replies = await both
             assert time.monotonic() - started < 2 * 1.5
             assert [reply["id"] for reply in replies] == [0, 1]
@@ -101,7 +97,7 @@ async def test_spaces_come_at_once_and_every_second_until_the_reply(tmp_path: Pa
                 body += chunk
         assert arrivals[0] < 0.5
         assert len(body) - len(body.lstrip(b" ")) >= 3
-        assert max(after - before for before, after in zip(arrivals, arrivals[1:], strict=False)) < 2
+        assert max(after - before for before, after in pairwise(arrivals)) < 2
         assert json.loads(body)["result"]["is_error"] is False
 
 

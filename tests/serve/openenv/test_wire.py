@@ -1,16 +1,16 @@
 """The wire, literally: frames and errors of /ws, JSON-RPC over HTTP and WebSocket, and the plain routes."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.openenv_world import OpenEnvServer, open_openenv
-from support.serve_world import RIGHT, WRITES
 from websockets.exceptions import ConnectionClosed
 
+from support.openenv_world import OpenEnvServer, open_openenv
+from support.serve_world import RIGHT, WRITES
+from support.waiting import until
 from whet.client.openenv_models import RolloutResult
 from whet.serve.openenv.environment import OpenEnvSettings
 from whet.serve.options import Mode
@@ -72,7 +72,14 @@ async def test_protocol_errors_leave_the_socket_open(server: OpenEnvServer) -> N
         assert negative["data"]["code"] == "VALIDATION_ERROR"
         action = await ws.ask({"type": "step", "data": {"type": "call_tool"}})
         assert action["data"]["code"] == "VALIDATION_ERROR"
-        for frame in ("[]", "1", '"x"', "[" * 5000, '{"type": "reset", "data": {"seed": NaN}}', "\ud800".encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")):
+        for frame in (
+            "[]",
+            "1",
+            '"x"',
+            "[" * 5000,
+            '{"type": "reset", "data": {"seed": NaN}}',
+            "\ud800".encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"),
+        ):
             assert (await ws.ask(frame))["type"] == "error"
         assert (await ws.ask({"type": "state"}))["type"] == "state"
 
@@ -81,7 +88,11 @@ async def test_tool_errors_have_exactly_the_keys_and_words_that_clients_know(ser
     async with server.socket() as ws:
         for arguments, kind, beginning in (
             ({}, "execution_error", "Error calling tool 'run_rollout': must provide either ``endpoint`` (one of ("),
-            ({"endpoint": "bogus"}, "execution_error", "Error calling tool 'run_rollout': unknown endpoint kind: 'bogus'"),
+            (
+                {"endpoint": "bogus"},
+                "execution_error",
+                "Error calling tool 'run_rollout': unknown endpoint kind: 'bogus'",
+            ),
             ({"model": "m"}, "execution_error", "Error calling tool 'run_rollout': instruction is required"),
             ({"colour": 1}, "invalid_args", "1 validation error for call[run_rollout]"),
             ({**DO, "agent": "nobody"}, "execution_error", "Error calling tool 'run_rollout': "),
@@ -119,27 +130,26 @@ async def test_a_session_over_http_with_an_attached_socket_takes_one_slot(tmp_pa
             listed = await server.rpc("tools/list", {"session_id": session}, "two")
             assert listed["id"] == "two"
             assert [tool["name"] for tool in listed["result"]["tools"]] == ["run_rollout"]
-            called = await server.rpc("tools/call", {"name": "run_rollout", "arguments": DO, "session_id": session}, None)
+            called = await server.rpc(
+                "tools/call", {"name": "run_rollout", "arguments": DO, "session_id": session}, None
+            )
             assert called["id"] is None
             assert "error" not in called
             assert (await ws.ask({"type": "state"}))["data"]["rollouts_completed"] == 1
             async with server.socket(f"/ws?session_id={session}") as second:
                 error = (await second.receive())["data"]
-                assert error == {"message": f"Session {session} already has an attached WebSocket", "code": "SESSION_ERROR"}
+                assert error == {
+                    "message": f"Session {session} already has an attached WebSocket",
+                    "code": "SESSION_ERROR",
+                }
             closing = await server.rpc("openenv/session/close", {"session_id": session})
             assert closing["result"] == {"session_id": session, "closed": False, "closing": True}
-        await until_free(server)
+        await until(lambda: len(server.openenv.sessions) == 0)
         unknown = await server.rpc("openenv/session/close", {"session_id": session})
         assert unknown["error"] == {"code": -32602, "message": f"Unknown session_id: {session}", "data": None}
         session = (await server.rpc("openenv/session/create"))["result"]["session_id"]
         closed = await server.rpc("openenv/session/close", {"session_id": session})
         assert closed["result"] == {"session_id": session, "closed": True}
-
-
-async def until_free(server: OpenEnvServer, sessions: int = 0) -> None:
-    async with asyncio.timeout(10):
-        while len(server.openenv.sessions) > sessions:
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +205,11 @@ async def test_mcp_clients_can_say_hello_on_both_transports(server: OpenEnvServe
     async with server.socket("/mcp") as ws:
         assert (await ws.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}))["result"]["serverInfo"]
         await ws.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        assert await ws.ask({"jsonrpc": "2.0", "id": "p", "method": "ping"}) == {"jsonrpc": "2.0", "id": "p", "result": {}}
+        assert await ws.ask({"jsonrpc": "2.0", "id": "p", "method": "ping"}) == {
+            "jsonrpc": "2.0",
+            "id": "p",
+            "result": {},
+        }
         call = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "run_rollout", "arguments": DO}}
         assert json.loads((await ws.ask(call))["result"]["data"])["reward"] == 1.0
         assert (await ws.ask("{"))["error"]["code"] == -32700
@@ -212,7 +226,9 @@ async def test_plain_routes(server: OpenEnvServer) -> None:
         assert (reset["reward"], reset["done"]) == (None, False)
         assert (await client.post("/reset")).status_code == 200
         assert (await client.post("/reset", json={"seed": -1})).status_code == 422
-        step = await client.post("/step", json={"action": {"type": "call_tool", "tool_name": "run_rollout", "arguments": DO}})
+        step = await client.post(
+            "/step", json={"action": {"type": "call_tool", "tool_name": "run_rollout", "arguments": DO}}
+        )
         assert (step.status_code, step.json()["reward"]) == (200, 1.0)
         assert (await client.post("/step", json={"action": {"type": "dance"}})).status_code == 422
         assert (await client.post("/step", json={})).status_code == 422

@@ -19,6 +19,8 @@ from whet.trace.training.episode import Episode
 COMMAND_CHARS = 120
 TAIL_CHARS = 2000
 MOST_FILES, FILE_CHARS, FILE_DEPTH = 32, 8000, 2
+_KILLED = frozenset({StopReason.TIMEOUT, StopReason.STORAGE, StopReason.IDLE, StopReason.LIMIT})
+"""Ways in which whet itself ends an agent. The exit code is then not the agent's."""
 _NO_ENDING = "the agent had no time left"
 
 
@@ -57,7 +59,7 @@ def build_result(
         task_id=view.task_id or view.task,
         sandbox_id=view.id,
         reward=view.reward,
-        agent_exit_code=view.exit_code,
+        agent_exit_code=None if view.stop in _KILLED else view.exit_code,
         wall_s=round((view.ended or view.created) - (view.started or view.created), 3),
         mode=shape.mode,
         setup_results=[_command(one) for one in view.setup],
