@@ -35,10 +35,19 @@ def script_file(folder: Path, *scenes: Scene, tokens: bool = False, name: str = 
         for reply in scene.replies:
             lines.append("[[scene.reply]]")
             values = reply.model_dump(mode="json", exclude_defaults=True)
-            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
     file = folder / f"{name}.toml"
     file.write_text("\n".join(lines) + "\n")
     return file
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
 
 
 def answers(word: str, *replies: Reply) -> Scene:

@@ -112,7 +112,8 @@ class _Stored:
     served: ServedRow
     attempts: list[AttemptRow]
     events: int
-    body: bytes | None
+    request: tuple[bytes, str] | None
+    """Body and terms of its request, if they are not in memory."""
 
 
 class Worker:
@@ -159,7 +160,7 @@ class Worker:
             await self._writer.do(lambda store: store.interrupt_open_attempts(one.row.rollout))
         one.watch = AttemptWatch(one.open_log(stored.events), len(stored.attempts))
         try:
-            prepared = self._prepare(request, stored.body)
+            prepared = self._prepare(request, stored.request)
             if not any(attempt.final for attempt in stored.attempts):
                 await self._attempt(one, stored, prepared)
         except CannotRunError as nothing:
@@ -189,14 +190,17 @@ class Worker:
         )
         return _stands(row, end)
 
-    def _prepare(self, request: str, body: bytes | None) -> PreparedRequest:
+    def _prepare(self, request: str, stored: tuple[bytes, str] | None) -> PreparedRequest:
         if (known := self._prepared.get(request)) is not None:
             return known
-        assert body is not None
+        assert stored is not None
+        body, terms = stored
         try:
             prepared = self._offer.prepare(decode_request(body))
         except Refused as refused:
             raise CannotRunError(NOT_OFFERED, str(refused)) from refused
+        # The stored body does not have the key that the terms speak of.
+        prepared = replace(prepared, terms=Terms.model_validate_json(terms))
         self.remember(request, prepared, None)
         return prepared
 
@@ -258,8 +262,10 @@ def _read_stored(store: Store, one: OpenRollout, *, with_body: bool) -> _Stored:
     served = store.served.rollout(name)
     assert served is not None
     events = len(read_events(store, name)) if one.log is None else 0
+    request = store.served.request(one.row.request) if with_body else None
     body = store.served.body(one.row.request) if with_body else None
-    return _Stored(store.rollout(name), served, store.attempts_of(name), events, body)
+    both = (body, request.terms) if body is not None and request is not None else None
+    return _Stored(store.rollout(name), served, store.attempts_of(name), events, both)
 
 
 async def _check(check: CheckModel, model: Model) -> Model:
