@@ -46,6 +46,7 @@ class ServeFields(TypedDict, total=False):
     queue: int
     max_sessions: int
     session_idle_sec: float
+    done_after_rollout: bool
     drain_sec: float
 
 

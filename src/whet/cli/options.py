@@ -31,7 +31,10 @@ PANELS = {
         *("concurrency", "sandbox", "cache", "record", "login", "user_config", "judge_model", "by_task"),
         *("weight_version", "live_if_diverged"),
     ),
-    "Server": ("host", "port", "tokens", "allow", "mode", "queue", "max_sessions", "session_idle_sec", "drain_sec"),
+    "Server": (
+        *("host", "port", "tokens", "allow", "mode", "queue", "max_sessions", "session_idle_sec"),
+        *("done_after_rollout", "drain_sec"),
+    ),
     "Advanced": (
         "schedule",
         "edits",

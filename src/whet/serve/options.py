@@ -52,6 +52,8 @@ class ServeOptions(RolloutOptions):
     """OpenEnv sessions that may be open at the same time."""
     session_idle_sec: float = Field(default=1800, gt=0)
     """Seconds after which an OpenEnv session without a call is closed."""
+    done_after_rollout: bool = False
+    """OpenEnv: report a step whose rollout has ended as the end of the episode."""
     drain_sec: float = Field(default=60, ge=0)
     """Seconds that running rollouts get to end after SIGTERM or Ctrl-C. Those that are left run again after the next
     start."""

@@ -184,6 +184,7 @@ def _configure(app: ASGIApp) -> Config:
         server_header=False,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         ws_max_size=MOST_BODY_BYTES,
+        ws_per_message_deflate=False,  # compressing a large result would keep all others waiting
         timeout_keep_alive=IDLE_SEC,
         timeout_graceful_shutdown=GOODBYE_SEC,
     )

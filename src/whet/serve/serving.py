@@ -89,7 +89,8 @@ async def open_server(
             open_mcp(service, runs, tokens.callers) as mcp,
             metrics.watch_loop(),
         ):
-            openenv = OpenEnv(service, OpenEnvSettings(options.max_sessions, options.session_idle_sec), env)
+            settings = OpenEnvSettings(options.max_sessions, options.session_idle_sec, options.done_after_rollout)
+            openenv = OpenEnv(service, settings, env)
             doors = Doors(Parts(service, runs, stopping), openenv, mcp, options.mode)
             metrics.look_at(service.counts, lambda: len(openenv.sessions))
             async with openenv.running(), serve_http(make_app(doors, tokens, metrics), listening):
