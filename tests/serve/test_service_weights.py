@@ -15,6 +15,7 @@ from whet.serve.problems import Code, Refused
 from whet.serve.service import Service
 from whet.testing import Reply, Scene, Script, ScriptedModel, call
 
+LOOPBACK = ("127.0.0.1:*",)
 ROWS = RecordOptions(format="rows")
 TWO_CALLS = Scene(replies=(call("bash", command="sleep 0.1"), Reply(text="4")))
 
@@ -37,7 +38,7 @@ async def versions_of_rows(service: Service, rollout: RolloutView) -> list[list[
 
 async def test_an_update_changes_the_endpoint_of_new_rollouts(tmp_path: Path) -> None:
     async with serve() as old, serve() as new:
-        async with open_test_service(tmp_path, models=declare(old.url)) as service:
+        async with open_test_service(tmp_path, allow=LOOPBACK, models=declare(old.url)) as service:
             first = await run_one(service, question())
             with pytest.raises(Refused) as refused:
                 await service.update_model("m", ModelUpdate(weight_version="1"), ANN)
@@ -56,7 +57,7 @@ async def test_an_update_changes_the_endpoint_of_new_rollouts(tmp_path: Path) ->
             (0, False),
             (0, False),
         ]
-        async with open_test_service(tmp_path, models=declare(old.url)) as service:
+        async with open_test_service(tmp_path, allow=LOOPBACK, models=declare(old.url)) as service:
             (model,) = await service.models(ADMIN)
             assert (model.urls, model.upstream_name, model.weight_version, model.updates) == (
                 (new.url,),
@@ -82,7 +83,7 @@ async def test_a_rollout_keeps_the_endpoint_that_it_began_with(tmp_path: Path) -
     async with (
         serve(delay=0.5) as old,
         serve() as new,
-        open_test_service(tmp_path, models=declare(old.url)) as service,
+        open_test_service(tmp_path, allow=LOOPBACK, models=declare(old.url)) as service,
     ):
         await update(service, "1")
         group = await service.submit(question(max_staleness=1), ANN)
@@ -98,7 +99,7 @@ async def test_a_rollout_that_is_too_far_behind_is_stale(tmp_path: Path) -> None
     async with (
         serve(delay=0.5) as old,
         serve() as new,
-        open_test_service(tmp_path, models=declare(old.url)) as service,
+        open_test_service(tmp_path, allow=LOOPBACK, models=declare(old.url)) as service,
     ):
         await update(service, "1")
         group = await service.submit(question(max_staleness=0, samples=1), ANN)
@@ -113,7 +114,10 @@ async def test_a_rollout_that_is_too_far_behind_is_stale(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("on_straddle", OnStraddle)
 async def test_an_update_in_place_is_marked_or_refused(tmp_path: Path, on_straddle: OnStraddle) -> None:
-    async with serve(delay=0.5) as model, open_test_service(tmp_path, models=declare(model.url)) as service:
+    async with (
+        serve(delay=0.5) as model,
+        open_test_service(tmp_path, allow=LOOPBACK, models=declare(model.url)) as service,
+    ):
         await update(service, "1")
         group = await service.submit(question(on_straddle=on_straddle), ANN)
         await until(lambda: model.requests)
@@ -143,7 +147,7 @@ async def test_a_rollout_that_waited_starts_with_the_newest_weights(tmp_path: Pa
     async with (
         serve() as old,
         serve() as new,
-        open_test_service(tmp_path, models=declare(old.url), concurrency=1) as service,
+        open_test_service(tmp_path, allow=LOOPBACK, models=declare(old.url), concurrency=1) as service,
     ):
         await update(service, "1")
         held = await service.submit(question(setup=("sleep 0.5",)), ANN)
@@ -159,7 +163,7 @@ async def test_updates_and_starts_at_once_agree(tmp_path: Path) -> None:
     async with (
         serve() as one,
         serve() as other,
-        open_test_service(tmp_path, models=declare(one.url), concurrency=4) as service,
+        open_test_service(tmp_path, allow=LOOPBACK, models=declare(one.url), concurrency=4) as service,
     ):
         addresses = {}
 

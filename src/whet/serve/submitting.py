@@ -142,11 +142,12 @@ class Submitter:
     def _refuse_full(self, count: int, caller: Caller) -> None:
         """Refuse more rollouts than may wait, beyond those that can start at once."""
         waiting, free = self._runner.queue, self._runner.free(caller.name)
-        if len(waiting) + self._coming.total() + count - free > self._most_waiting:
-            raise Refused(Code.BUSY, f"the queue is full: {len(waiting)} of {self._most_waiting} wait", BUSY_SEC)
         own = waiting.count(caller.name) + self._coming[caller.name]
         if caller.queue is not None and own + count - free > caller.queue:
             raise Refused(Code.BUSY, f"the queue of '{caller.name}' is full: {own} of {caller.queue} wait", BUSY_SEC)
+        every = len(waiting) + self._coming.total()
+        if every + count - free > self._most_waiting:
+            raise Refused(Code.BUSY, f"the queue is full: {every} of {self._most_waiting} wait", BUSY_SEC)
 
     async def _check(self, request: RolloutRequest, prepared: PreparedRequest, caller: Caller) -> None:
         """Refuse a model whose address is not allowed, or whose cost cannot be limited."""
