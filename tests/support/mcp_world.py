@@ -3,17 +3,22 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
 
 from support.whet_program import Project
+from whet.runs.config import read_config
+from whet.serve.options import ServeOptions
+from whet.serve.serving import OpenServer, open_server
 
 T = TypeVar("T")
 CONFIG = """
@@ -70,6 +75,26 @@ async def connected(project: Project, *options: str, mode: str = "auto") -> Asyn
     with stderr_of(project).open("a") as errors:
         async with Client(stdio_client(server_of(project, *options), errlog=errors), mode=mode) as client:
             yield client
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    project: Project, monkeypatch: pytest.MonkeyPatch, env: Mapping[str, str] | None = None, **options: Any
+) -> AsyncIterator[OpenServer]:
+    """The whole server over HTTP, in this process."""
+    enter_project(project, monkeypatch)
+    config = read_config(Path("whet.toml"))
+    chosen = ServeOptions(**{"tasks": Path("tasks"), "port": 0, **options}).complete(config)
+    async with open_server(chosen, config, lambda _: None, {**project.environ(), **(env or {})}) as server:
+        yield server
+
+
+def enter_project(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process work in a project, with boxes in its TMPDIR."""
+    for name, value in project.environ().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(tempfile, "tempdir", str(project.tmp))
+    monkeypatch.chdir(project.path)
 
 
 @contextlib.asynccontextmanager

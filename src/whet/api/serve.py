@@ -1,7 +1,6 @@
 """Rollouts as a service."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -22,7 +21,6 @@ from whet.serve.options import Mode, ServeOptions
 from whet.tasks import Split, TaskSource
 
 if TYPE_CHECKING:
-    from whet.serve.mcp.served import Served
     from whet.serve.serving import ServeEvent
 
 
@@ -75,25 +73,6 @@ def run_server(
 
     chosen, config = _complete(tasks, agent, model, skill, options, config, fields)
     run_coroutine(serve_until_stopped(chosen, config, watch))
-
-
-@asynccontextmanager
-async def open_served(options: ServeOptions, config: Config | None = None) -> "AsyncIterator[Served]":
-    """What an MCP client is served over the standard streams of this process, without a port."""
-    from whet.serve.access import LOCAL
-    from whet.serve.mcp.served import Served
-    from whet.serve.opening import open_service
-    from whet.serve.runs import Runs
-
-    chosen, config = _complete((), None, None, None, options, config, {})
-    folder = chosen.rollouts
-    async with (
-        open_service(chosen, config, callers=(LOCAL,)) as service,
-        Runs(service, chosen.run_options(), chosen.runs, (LOCAL,)) as runs,
-    ):
-        yield Served(
-            service, runs, lambda name: f"all of it: whet show {folder} {name}; rows for training: whet export {folder}"
-        )
 
 
 def _complete(

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from whet.cli.output import say, visible_output
+from whet.cli.serve_stdio import is_wanted
 from whet.errors import UserError
 from whet.text.redact import Redactor, secrets_in
 from whet.text.secrets import mask_secrets
@@ -140,6 +141,8 @@ class Verbs(PlainGroup):
     def get_command(self, _: Any, cmd_name: str) -> Any:
         if cmd_name in QUICK and (quick := load_verb(cmd_name, QUICK[cmd_name])).commands.keys() & {*sys.argv[2:3]}:
             return quick
+        if cmd_name == "serve" and is_wanted(sys.argv):
+            return load_verb(cmd_name, "serve_stdio")
         return load_verb(cmd_name) if cmd_name in VERBS else None
 
 

@@ -3,17 +3,15 @@
 import json
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from whet.cli.options import Json, Layout, takes
 from whet.cli.output import command, say
+from whet.cli.serve_stdio import McpStdio, serve_client
 from whet.serve.options import ServeOptions
 
 if TYPE_CHECKING:
     from whet.client.models import RolloutView
-    from whet.serve.mcp.stdio import OpenServed
     from whet.serve.serving import Draining, ServeEvent, Serving
 
 LAYOUT = Layout(
@@ -27,10 +25,7 @@ LAYOUT = Layout(
 def serve(
     options: ServeOptions,
     as_json: Json = False,
-    mcp_stdio: Annotated[
-        bool,
-        typer.Option("--mcp-stdio", help="Serve the one MCP client that started this, over its standard streams."),
-    ] = False,
+    mcp_stdio: McpStdio = False,
 ) -> None:
     """Serve rollouts to trainers, agents and programs. They are kept in a folder, as those of `whet run` are.
 
@@ -39,31 +34,13 @@ def serve(
     whet serve --model openai/gpt-5 --host 0.0.0.0 --tokens tokens.toml
     """
     if mcp_stdio:
-        _serve_stdio(options)
+        serve_client(lambda: options)
         return
     from whet import api
     from whet.cli.run import complete_options
 
     options, config = complete_options(options)
     api.run_server(options=options, config=config, watch=_print_json if as_json else _print)
-
-
-def _serve_stdio(options: ServeOptions) -> None:
-    """Clients do not wait long for a server that they start: what takes long to load is loaded in a thread."""
-    from whet.event_loop import run_coroutine
-    from whet.installers import require_extra
-
-    require_extra("mcp", "serve", "servers")
-    from whet.serve.mcp.stdio import serve_stdio
-
-    def prepare() -> "OpenServed":
-        from whet.api.serve import open_served
-        from whet.cli.run import complete_options
-
-        completed, config = complete_options(options)
-        return lambda: open_served(completed, config)
-
-    run_coroutine(serve_stdio(prepare))
 
 
 def _print(event: "ServeEvent") -> None:

@@ -9,7 +9,7 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from support.mcp_world import RIGHT, SLOW, WRONG, call, held, read, refuse, write_project
+from support.mcp_world import RIGHT, SLOW, WRONG, call, enter_project, held, read, refuse, write_project
 from support.waiting import until
 from support.whet_program import Project
 from whet.runs.config import read_config
@@ -25,10 +25,7 @@ from whet.serve.options import ServeOptions
 async def client(project: Project, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
     """A client of a service in this process."""
     write_project(project)
-    for name, value in project.environ().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("tempfile.tempdir", str(project.tmp))
-    monkeypatch.chdir(project.path)
+    enter_project(project, monkeypatch)
     async with held(_connect()) as client:
         yield client
 
