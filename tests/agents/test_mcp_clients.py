@@ -97,9 +97,8 @@ STDIO, HTTP = 0, 1
 def read_settings(outer: Outer, transport: int) -> str:
     """The settings of a program as the document gives them."""
     _, _, section = DOCUMENT.read_text().partition(f"### {outer.heading}\n")
-    found = re.findall(
-        r"^```\w+\n(.*?)^```$", re.split(r"^##", section, flags=re.MULTILINE)[0], re.MULTILINE | re.DOTALL
-    )
+    section = re.split(r"^##", section, flags=re.MULTILINE)[0]
+    found = re.findall(r"^```\w+\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert len(found) == 2, "one for stdio, one for HTTP"
     return str(found[transport])
 
@@ -120,13 +119,9 @@ class Done:
 async def ask(outer: Outer, project: Project, settings: str, env: Mapping[str, str]) -> Done:
     """Let a program list the tasks, run one, and say what it learned."""
     home = project.tmp / "home"
-    place = (
-        home / outer.settings.removeprefix("~/") if outer.settings.startswith("~") else project.path / outer.settings
-    )
-    for file, text in {
-        place: settings + outer.more_settings,
-        **{home / name: outer.home[name] for name in outer.home},
-    }.items():
+    below = home if outer.settings.startswith("~") else project.path
+    files = {below / outer.settings.removeprefix("~/"): settings + outer.more_settings}
+    for file, text in {**files, **{home / name: text for name, text in outer.home.items()}}.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     replies = (call(outer.tool("list_tasks")), call(outer.tool("run_task"), task=RIGHT), say("I have read the score."))
