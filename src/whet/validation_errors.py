@@ -27,6 +27,7 @@ _EXPECTED = {
     "tuple_type": "a list",
     "dict_type": "a table of keys and values",
     "model_type": "a table of keys and values",
+    "model_attributes_type": "a table of keys and values",
     "too_short": "at least {min_length}",
     "greater_than": "a number greater than {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",

@@ -65,6 +65,11 @@ class OpenServer:
     about: Serving
     service: Service
     runs: Runs
+    stopping: asyncio.Event
+
+    def stop(self) -> None:
+        """End the replies that wait for something, because the connections are about to be closed."""
+        self.stopping.set()
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new, and wait so long for what runs."""
@@ -95,8 +100,11 @@ async def open_server(
             metrics.look_at(service.counts, lambda: len(openenv.sessions))
             async with openenv.running(), serve_http(make_app(doors, tokens, metrics), listening):
                 about = await _describe(service, _url(listening), options, len(tokens.callers) if tokens else 0)
-                yield OpenServer(about, service, runs)
-                stopping.set()
+                server = OpenServer(about, service, runs, stopping)
+                try:
+                    yield server
+                finally:
+                    server.stop()
 
 
 @asynccontextmanager
