@@ -3,7 +3,7 @@
 import pytest
 
 from whet.client.openenv_models import RolloutResult
-from whet.serve.openenv.sessions import DETACHED_SEC, CapacityError, SessionError, Sessions
+from whet.serve.openenv.sessions import DETACHED_SEC, WANTED_SEC, CapacityError, SessionError, Sessions
 
 
 class Clock:
@@ -85,6 +85,20 @@ def test_a_session_whose_socket_was_lost_is_given_up_sooner() -> None:
         pass
     clock.now += DETACHED_SEC + 1
     assert sessions.reap() == 0  # it was used over HTTP since
+
+
+def test_a_full_server_takes_the_slot_of_a_session_whose_socket_was_lost() -> None:
+    clock = Clock()
+    sessions = Sessions(1, 600, clock)
+    lost = sessions.create("a")
+    sessions.attach(lost, end)
+    sessions.detach(lost)
+    with pytest.raises(CapacityError):
+        sessions.create("b")  # its client may come back in a moment
+    clock.now = WANTED_SEC + 1
+    sessions.create("b")
+    with pytest.raises(SessionError):
+        sessions.find(lost.id, "a")
 
 
 def test_a_full_server_takes_the_slot_of_an_idle_session() -> None:

@@ -85,6 +85,20 @@ async def test_calls_of_one_session_run_side_by_side(tmp_path: Path) -> None:
             assert (state["rollouts_completed"], state["running_rollouts"], state["step_count"]) == (2, [], 2)
 
 
+async def test_a_session_whose_client_hung_up_in_a_call_is_idle_and_still_counts_it(tmp_path: Path) -> None:
+    async with open_openenv(tmp_path) as server:
+        session = (await server.rpc("openenv/session/create"))["result"]["session_id"]
+        held = server.openenv.sessions.find(session, LOCAL.name)
+        call = {"name": "run_rollout", "arguments": slow(1), "session_id": session}
+        calling = asyncio.create_task(server.rpc("tools/call", call))
+        await running_rollout(server)
+        assert held.idle_for() == 0
+        calling.cancel()
+        await until(lambda: held.idle_for() > 0)
+        await until(lambda: held.state.rollouts_completed == 1)
+        assert held.state.last_reward == 1.0
+
+
 async def test_spaces_come_at_once_and_every_second_until_the_reply(tmp_path: Path) -> None:
     async with open_openenv(tmp_path) as server, server.http() as client:
         request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}

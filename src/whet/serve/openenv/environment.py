@@ -90,17 +90,12 @@ class OpenEnv:
     async def call_tool(
         self, session: Session, caller: Caller, name: str, arguments: Mapping[str, Any], most_bytes: int
     ) -> ToolAnswer:
-        """Call a tool. If its caller goes away, the session still learns what came of it."""
-        call = asyncio.create_task(self._call_tool(session, caller, name, arguments, most_bytes))
+        """Call a tool. If its caller goes away, the session is idle, but still learns what came of it."""
+        call = asyncio.create_task(self.tools.call(name, arguments, caller, session, most_bytes))
         self._calls.add(call)
         call.add_done_callback(self._end_call)
-        return await asyncio.shield(call)
-
-    async def _call_tool(
-        self, session: Session, caller: Caller, name: str, arguments: Mapping[str, Any], most_bytes: int
-    ) -> ToolAnswer:
         with session.use():
-            return await self.tools.call(name, arguments, caller, session, most_bytes)
+            return await asyncio.shield(call)
 
     def _end_call(self, call: asyncio.Task[ToolAnswer]) -> None:
         self._calls.discard(call)

@@ -15,6 +15,8 @@ REAP_SEC = 5.0
 """How often idle sessions are searched for, at most."""
 DETACHED_SEC = 60.0
 """How long a session may be idle after its socket was lost. Its client usually ended without a word."""
+WANTED_SEC = 5.0
+"""The same while somebody else needs the slot."""
 
 Clock = Callable[[], float]
 
@@ -103,7 +105,7 @@ class Sessions:
     def create(self, owner: str) -> Session:
         """Take a slot. CapacityError when there is none."""
         if len(self._sessions) >= self._most:
-            self.reap()
+            self.reap(WANTED_SEC)
         if len(self._sessions) >= self._most:
             raise CapacityError(len(self._sessions), self._most)
         session = Session(owner, self._clock)
@@ -136,17 +138,17 @@ class Sessions:
         """Free the slot."""
         self._sessions.pop(session.id, None)
 
-    def reap(self) -> int:
-        """Give up the sessions that were idle for too long. Returns how many."""
-        idle = [one for one in self._sessions.values() if one.idle_for() > self._limit(one)]
+    def reap(self, detached_sec: float = DETACHED_SEC) -> int:
+        """Give up the sessions that were idle for too long; those without their socket sooner. Returns how many."""
+        longest = min(detached_sec, self._idle_sec)
+        idle = [
+            one for one in self._sessions.values() if one.idle_for() > (longest if one.lost_socket else self._idle_sec)
+        ]
         for session in idle:
             self.close(session)
             if session.attached is not None:
                 session.attached()
         return len(idle)
-
-    def _limit(self, session: Session) -> float:
-        return min(DETACHED_SEC, self._idle_sec) if session.lost_socket else self._idle_sec
 
     @asynccontextmanager
     async def reaping(self) -> AsyncIterator[None]:
