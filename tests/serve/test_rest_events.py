@@ -97,14 +97,7 @@ async def test_streams_beyond_the_most_are_refused_until_one_is_closed(
             assert await anext(events)
             refused = await world.client.get(path)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-        async with asyncio.timeout(20):
-            while not await follow_one(world, path):
-                await asyncio.sleep(0.01)
-
-
-async def follow_one(world: TestServer, path: str) -> bool:
-    async with world.client.stream("GET", path) as reply:
-        return reply.status_code == 200
+        await world.until_status(200, path)
 
 
 async def test_an_id_that_is_no_number_is_refused(tmp_path: Path) -> None:

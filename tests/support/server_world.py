@@ -1,6 +1,7 @@
 """What the tests of the HTTP doors share: a real server on a real port, with a scripted model and real boxes."""
 
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import httpx2
 
 from support.serve_world import SAMPLING, WRITES, script_file
+from support.waiting import PATIENCE
 from whet.client.models import RolloutView
 from whet.runs.config import Config, ModelConfig
 from whet.serve.options import ServeOptions
@@ -59,13 +61,23 @@ class TestServer:
         assert reply.status_code == 202, reply.text
         return dict(reply.json()["rollouts"][0])
 
+    async def until_status(self, status: int, path: str, headers: Mapping[str, str] | None = None) -> None:
+        """Ask again and again until the reply has this status."""
+        deadline = time.monotonic() + PATIENCE
+        while await self._status(path, headers) != status:
+            assert time.monotonic() < deadline
+
+    async def _status(self, path: str, headers: Mapping[str, str] | None) -> int:
+        async with self.client.stream("GET", path, headers=headers) as reply:
+            return reply.status_code
+
 
 @asynccontextmanager
 async def open_test_server(
     folder: Path, *scenes: Scene, tokens: bool = False, ids: bool = False, **options: Any
 ) -> AsyncIterator[TestServer]:
-    """A server in `folder`/served, whose model `m` gives the answer 4, or plays the scenes; with `ids`, it returns token
-    ids. With `tokens`, its callers are those of TOKENS. More keywords are options of the server."""
+    """A server in `folder`/served, whose model `m` gives the answer 4, or plays the scenes. With `ids`, it returns
+    token ids. With `tokens`, its callers are those of TOKENS. More keywords are options of the server."""
     settings: dict[str, Any] = {"attempts": 1, **({"capture": "vllm", "set": SAMPLING} if ids else {})}
     model = ModelConfig(script=script_file(folder, *scenes, tokens=ids), **settings)
     if tokens:
