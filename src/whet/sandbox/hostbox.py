@@ -200,7 +200,6 @@ class HostBox(ABC):
     async def seal(self, *, show_logs: bool = False) -> tuple[str, ...]:
         await self._stop()
         self._serve = None
-        self._folder.release_reserve()
         try:
             planted = await asyncio.to_thread(self._hand_to_judge, show_logs)
         except OSError as error:
@@ -212,6 +211,7 @@ class HostBox(ABC):
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
         """Create the judge's folders and view. Returns the names that the agent left for the verifier."""
         folder, judge, root = self._folder, self._folder.users.judge, self._folder.path
+        folder.release_reserve()
         (root / "logs").chmod(0o755)  # the agent may have removed our permission
         planted = names_in(root / "logs" / "verifier")
         old_logs = (root / "logs").rename(root / "agent-logs")

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from whet.box import Box, SandboxError, Serve
-from whet.sandbox.disk.folder import MARK, BoxFolder, Users, box_folder, kill_marked
+from whet.sandbox.disk.folder import MARK, BoxFolder, Users, box_folder, kill_marked, make_in_thread
 from whet.sandbox.hostbox import HostBox
 from whet.sandbox.process import TreeProcess, spawn, stdin_file
 from whet.sandbox.view import View
@@ -32,7 +32,7 @@ class Local:
     @asynccontextmanager
     async def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AsyncIterator[Box]:  # noqa: ARG002 - the path of a local box is fixed
         async with box_folder(Users()) as folder:
-            box = LocalBox(folder, limits)
+            box = await make_in_thread(LocalBox, folder, limits)
             try:
                 yield box
             finally:

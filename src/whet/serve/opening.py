@@ -67,7 +67,7 @@ async def open_service(
         opened.enter_context(explain_disk_errors(options.rollouts))
         found = _open_folder(options, offer)
         writer = await opened.enter_async_context(StoreWriter(options.rollouts))
-        read = StoreReader(options.rollouts)
+        read = opened.enter_context(StoreReader(options.rollouts))
         budgets = Budgets(resources, read, opened)
         for caller in callers or ():
             await budgets.add(caller)

@@ -83,7 +83,7 @@ class Submitter:
         """Queue the rollouts of a request; the id of their group."""
         if key is not None and not (0 < len(key) <= MOST_KEY and key.isprintable()):
             raise Refused(Code.INVALID, f"the idempotency key is not 1 to {MOST_KEY} printable characters")
-        body = await asyncio.to_thread(encode_request, request)
+        body = await self._read.run(encode_request, request)
         content = digest(body)
         if key is not None:
             same = await self._read(lambda store: store.served.find_request(caller.name, key))
@@ -91,7 +91,7 @@ class Submitter:
                 return _join(same, content)
         await self._budgets.add(caller)
         self._refuse_stopped(caller)
-        prepared, task = await asyncio.to_thread(self._prepare, request)
+        prepared, task = await self._read.run(self._prepare, request)
         await self._check(request, prepared, caller)
         self._refuse_full(request.samples, caller)
         row = RequestRow(

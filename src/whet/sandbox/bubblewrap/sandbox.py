@@ -22,7 +22,7 @@ from whet.box import Box, SandboxError, Serve
 from whet.errors import UserError
 from whet.sandbox.bubblewrap.keyring import Starter
 from whet.sandbox.bubblewrap.seccomp import filter_program
-from whet.sandbox.disk.folder import MARK, BoxFolder, box_folder, box_users
+from whet.sandbox.disk.folder import MARK, BoxFolder, box_folder, box_users, make_in_thread
 from whet.sandbox.hostbox import HostBox, at_most
 from whet.sandbox.process import ProcessEnd, TreeProcess, stdin_file
 from whet.sandbox.view import PROGRAMS, View
@@ -91,7 +91,7 @@ class Bubblewrap:
     @asynccontextmanager
     async def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AsyncIterator[Box]:
         async with box_folder(box_users()) as folder:
-            box = BubblewrapBox(folder, limits, workdir)
+            box = await make_in_thread(BubblewrapBox, folder, limits, workdir)
             try:
                 yield box
             finally:

@@ -9,16 +9,20 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from whet.box import SandboxError
 from whet.errors import UserError
 from whet.ids import new_name
 from whet.sandbox.disk.files import copy_tree
 from whet.sandbox.disk.storage import Disk, DiskUsage
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,17 @@ async def box_folder(users: Users) -> AsyncIterator[BoxFolder]:
         finally:
             if path.exists():  # the box was never created
                 await asyncio.shield(asyncio.to_thread(remove_tree, path))
+
+
+async def make_in_thread(make: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Make a box in a thread: it is some forty files, and other rollouts wait for the event loop. Cancelled, this waits
+    for the thread, so that nothing is made after the folder was removed."""
+    making = asyncio.ensure_future(asyncio.to_thread(make, *args, **named))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await asyncio.wait([making])
+        raise
 
 
 @contextlib.contextmanager
