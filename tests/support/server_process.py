@@ -1,0 +1,53 @@
+"""`whet serve` as a process of its own, which tests kill and start again at the same address."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from support.waiting import wait_until
+from support.whet_program import Project
+
+
+class ServerProcess:
+    """A server on one port and one folder, over as many starts as a test makes."""
+
+    def __init__(self, project: Project, *arguments: str) -> None:
+        self._project = project
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self._argv = [sys.executable, "-m", "whet", "serve", *arguments, "--port", str(self.port), "--json"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> dict[str, Any]:
+        """Start it; what it says when it listens."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("WHET_")}
+        said = self._project.path / f"serve-{self.port}.log"
+        with said.open("w") as out:
+            self._process = process = subprocess.Popen(
+                self._argv, cwd=self._project.path, env={**environ, **self._project.environ()}, stdout=out
+            )
+        wait_until(lambda: "\n" in said.read_text() or process.poll() is not None)
+        assert process.poll() is None, "the server did not start"
+        first: dict[str, Any] = json.loads(said.read_text().partition("\n")[0])
+        return first
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self._end("kill")
+
+    def stop(self) -> None:
+        """End it as an operator does."""
+        self._end("terminate")
+
+    def _end(self, how: str) -> None:
+        if self._process is not None:
+            getattr(self._process, how)()
+            self._process.wait(60)
+            self._process = None
