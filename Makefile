@@ -10,7 +10,7 @@ SKILLOPT := $(CACHE)/check-skillopt
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -90,6 +90,9 @@ bench-rollout: setup
 
 bench-sleep: setup
 	$(BIN)/python benchmarks/sleep.py
+
+bench-serve: setup
+	$(BIN)/python benchmarks/serve.py
 
 bench-store: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/store.py
