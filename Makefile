@@ -53,6 +53,7 @@ prices: setup
 
 check-tokens: setup agents $(ENGINE)/ready
 	PYTHONPATH=tests $(BIN)/python checks/tokens.py $(ENGINE)
+	PYTHONPATH=tests $(BIN)/python checks/tokens_serve.py $(ENGINE)
 
 check-exports: setup agents $(READERS)/ready
 	PYTHONPATH=tests $(BIN)/python checks/exports.py $(READERS)

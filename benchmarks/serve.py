@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,8 +169,8 @@ async def bench_overhead(scratch: Path) -> list[Line]:
         (one := scratch / f"run-{number}").mkdir()
         (other := scratch / f"served-{number}").mkdir()
         # A process of its own, so that neither has the other's objects.
-        output = subprocess.check_output([sys.executable, __file__, "run", str(one)], text=True)
-        pairs.append((float(output), await measure_served(other)))
+        measuring = asyncio.to_thread(subprocess.check_output, [sys.executable, __file__, "run", str(one)], text=True)
+        pairs.append((float(await measuring), await measure_served(other)))
     by_run, served = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
     more = served - by_run
     text = f"{served:.1f} ms, whet run {by_run:.1f} ms: {more:+.1f} ms (best of {len(pairs)}, {EMPTY} rollouts each)"
@@ -187,8 +187,7 @@ async def bench_sessions(folder: Path) -> list[Line]:
             connecting = (websockets.connect(address) for _ in range(SESSIONS))
             sessions = [await opened.enter_async_context(one) for one in connecting]
             await asyncio.gather(*(_reset(one) for one in sessions))
-            while (state := (await client.get("/v1/service")).json())["running"] < RUNNING:
-                await asyncio.sleep(0.1)
+            state = await _await_state(client, lambda state: state["running"] >= RUNNING)
             took = [await _time_health(client) for _ in range(400)]
             memory = server.memory_mb()
             done = await running
@@ -205,6 +204,15 @@ async def bench_sessions(folder: Path) -> list[Line]:
         ),
         Line(f"{what}: memory", f"{memory:.0f} MB, {before:.0f} MB at the start", "told", True),
     ]
+
+
+async def _await_state(client: httpx2.AsyncClient, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The state of the service as soon as this holds of it."""
+    while True:
+        state: dict[str, Any] = (await client.get("/v1/service")).json()
+        if holds(state):
+            return state
+        await asyncio.sleep(0.2)
 
 
 async def _reset(session: websockets.ClientConnection) -> None:
@@ -262,8 +270,7 @@ async def bench_restart(folder: Path) -> list[Line]:
     with start_server(folder, "--queue", str(QUEUED), concurrency=8) as server:
         up = time.perf_counter() - began
         async with open_client(server.url) as client:
-            while (state := (await client.get("/v1/service")).json())["running"] + state["queued"]:
-                await asyncio.sleep(0.5)
+            await _await_state(client, lambda state: not state["running"] + state["queued"])
         took = time.perf_counter() - began
     with Store.open_read(folder / "served" / "rollouts") as store:
         found = {
@@ -271,7 +278,9 @@ async def bench_restart(folder: Path) -> list[Line]:
         }
     lost = [name for name in ids if not found.get(name)]
     twice = [name for name in ids if len(found.get(name, ())) > 1]
-    text = f"{len(lost)} lost, {len(twice)} twice; {done_before} were done before; up in {up:.1f} s, all done in {took:.0f} s"
+    text = (
+        f"{len(lost)} lost, {len(twice)} twice; {done_before} done before; up in {up:.1f} s, done in {took:.0f} s"
+    )
     return [Line(f"{QUEUED} rollouts, kill -9, restart", text, "none lost, none twice", not lost and not twice)]
 
 

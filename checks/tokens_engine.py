@@ -30,6 +30,7 @@ QUIET = {
     "TQDM_DISABLE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
 }
 
 
@@ -54,15 +55,16 @@ class Engine:
         return top_k
 
     @contextmanager
-    def serving(self, log: Path) -> Iterator[str]:
-        """The address of the served model."""
+    def serving(self, log: Path, context: int = CONTEXT) -> Iterator[str]:
+        """The address of the served model. Beyond the context that it was trained with it talks nonsense, in tokens
+        that are as exact as any."""
         port = _free_port()
         argv: list[str | Path] = [
             *(self.python, "-m", "vllm.entrypoints.openai.api_server"),
             *("--model", self.model, "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)),
-            *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--max-model-len", str(CONTEXT)),
+            *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--max-model-len", str(context)),
             # A request with a seed whose prompt is read in parts ends this engine.
-            *("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(CONTEXT)),
+            *("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)),
             *("--chat-template", TEMPLATE, "--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         ]
         url = f"http://127.0.0.1:{port}"
