@@ -20,6 +20,7 @@ RUNNING = {**ROLLOUT, "status": "running", "phase": "agent"}
 DONE = {**ROLLOUT, "status": "done", "outcome": "scored", "reward": 1.0}
 GROUP = {"id": "g1", "status": "queued", "rollouts": [], "created": 1.0}
 DONE_GROUP = {**GROUP, "status": "done", "rollouts": [DONE]}
+RUN = {"id": "x", "status": "queued", "planned": 1, "done": 0, "created": 1.0}
 BUSY = Reply(429, {"error": "the queue is full", "code": "busy"})
 DRAINING = Reply(503, {"error": "the server is about to stop", "code": "draining"})
 
@@ -63,11 +64,14 @@ def test_what_does_not_pass_is_not_tried_again(call: Any, status: int) -> None:
 
 
 @pytest.mark.parametrize("failure", [BUSY, DRAINING, Reply(502, b"<html>"), Reply(200, GROUP, cut=True)])
-def test_a_repeated_submit_has_the_same_key(call: Any, failure: Reply) -> None:
+def test_a_repeated_request_has_the_same_key(call: Any, failure: Reply) -> None:
     with scripted_rest(failure, failure, Reply(202, GROUP)) as server:
         call(server.url, lambda c: c.submit(RolloutRequest(task="t")))
-    assert len(server.sent) == 3
-    assert len({(sent.headers["idempotency-key"], sent.body) for sent in server.sent}) == 1
+    with scripted_rest(failure, failure, Reply(202, RUN)) as other:
+        call(other.url, lambda c: c.start_run(RunRequest()))
+    for sent in (server.sent, other.sent):
+        assert len(sent) == 3
+        assert len({(one.headers["idempotency-key"], one.body) for one in sent}) == 1
 
 
 def test_the_last_error_is_raised_after_the_deadline(call: Any) -> None:
@@ -111,17 +115,6 @@ def _answer_one(place: socket.socket, listen: threading.Thread) -> None:
         connection.recv(10_000)
         body = b'{"version": "1", "running": 0, "queued": 0, "done": 0}'
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
-
-
-def test_a_run_that_may_have_begun_is_not_begun_again(call: Any) -> None:
-    with scripted_rest(Reply(202, {}, cut=True)) as server:
-        with pytest.raises(Unreachable):
-            call(server.url, lambda c: c.start_run(RunRequest()))
-        assert len(server.sent) == 1
-    run = {"id": "x", "status": "queued", "planned": 1, "done": 0, "created": 1.0}
-    with scripted_rest(BUSY, Reply(202, run)) as server:
-        assert call(server.url, lambda c: c.start_run(RunRequest())).id == "x"
-        assert len(server.sent) == 2, "one that was refused has not begun"
 
 
 def test_waiting_goes_on_until_it_is_done(call: Any) -> None:

@@ -1,7 +1,10 @@
 """The clients with a real server, which answers, refuses, is killed and comes back."""
 
 import asyncio
+import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -11,7 +14,7 @@ import pytest
 from support.scripted_rest import CALLS, call_async, call_sync
 from support.server_process import ServerProcess
 from support.waiting import wait_until
-from support.whet_program import Project, new_project
+from support.whet_program import REPOSITORY, Project, new_project
 from whet.client import AsyncClient, Client
 from whet.client.errors import Conflict, InvalidRequest, NotFound
 from whet.client.models import (
@@ -175,7 +178,12 @@ async def test_many_waits_go_on_at_the_same_time(server: ServerProcess) -> None:
 
 
 def test_whole_runs_are_started_awaited_and_compared(server: ServerProcess, call: Any) -> None:
-    begun = call(server.url, lambda c: c.start_run(RunRequest(agents=("chat",), samples=2)))
+    key = f"run of {call.__name__}"
+    begun = call(server.url, lambda c: c.start_run(RunRequest(agents=("chat",), samples=2), key=key))
+    same = call(server.url, lambda c: c.start_run(RunRequest(agents=("chat",), samples=2), key=key))
+    assert same.id == begun.id
+    with pytest.raises(Conflict, match="was used for another request"):
+        call(server.url, lambda c: c.start_run(RunRequest(agents=("chat",)), key=key))
     run = call(server.url, lambda c: c.wait_run(begun.id))
     assert (run.status, run.outcome, run.planned, run.done) == (Status.DONE, "finished", 4, 4)
     assert run.arms[0].mean == 1.0
@@ -184,6 +192,18 @@ def test_whole_runs_are_started_awaited_and_compared(server: ServerProcess, call
     other = call(server.url, lambda c: c.start_run(RunRequest(agents=("chat",))))
     call(server.url, lambda c: c.wait_run(other.id))
     assert call(server.url, lambda c: c.compare(ComparisonRequest(run=run.id, other=other.id)))
+
+
+def test_the_documented_program_runs(server: ServerProcess) -> None:
+    document = (REPOSITORY / "docs/serve/rest.md").read_text()
+    (program,) = re.findall(r"^```py\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    program = program.replace("http://127.0.0.1:8000", server.url)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "scored 0.0 1", "this model writes no file"
+    assert f"8 {[1.0] * 8}" in lines
+    assert lines[-1].startswith("NotFound unknown task 'nothing'")
 
 
 def test_a_wait_survives_a_killed_server(server: ServerProcess, call: Any) -> None:

@@ -30,7 +30,6 @@ PAUSE_SEC = 0.5
 """Before asking again for something that is not done, though the server answered early because it stops."""
 _AGAIN = frozenset({429, 502, 503, 504})
 """Statuses of a server that is busy or stops, and of a proxy that does not reach it."""
-_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 Answer = httpx2.Response | httpx2.TransportError
 Step = Operation[Any] | float
@@ -50,9 +49,8 @@ class Retries:
 class Attempts:
     """Counts the failures of one operation, and says how long to wait before the next attempt."""
 
-    def __init__(self, retries: Retries, *, repeatable: bool = True) -> None:
+    def __init__(self, retries: Retries) -> None:
         self._retries = retries
-        self._repeatable = repeatable
         self._failures = 0
         self._until = 0.0
 
@@ -68,14 +66,14 @@ class Attempts:
         backoff: float = min(FIRST_DELAY_SEC * 2**self._failures, LONGEST_DELAY_SEC)
         self._failures += 1
         wait = max(backoff * (0.5 + self._retries.jitter()), _retry_after(answer))
-        if not _may_help(answer, repeatable=self._repeatable) or now + wait > self._until:
+        if not _may_help(answer) or now + wait > self._until:
             raise read_error(answer)
         return wait
 
 
 def attempt(retries: Retries, operation: Operation[T]) -> Flow[T]:
     """Send an operation until it succeeds, or until trying again does not help."""
-    attempts = Attempts(retries, repeatable=operation.repeatable)
+    attempts = Attempts(retries)
     while True:
         answer = yield operation
         assert answer is not None
@@ -165,11 +163,9 @@ def _read_problem(response: httpx2.Response) -> Problem | None:
         return None
 
 
-def _may_help(answer: Answer, *, repeatable: bool) -> bool:
-    """Whether the same request may succeed later, and does no harm if the server has already done what it asks for."""
-    if isinstance(answer, httpx2.Response):
-        return answer.status_code in ({429, 503} if not repeatable else _AGAIN)
-    return repeatable or isinstance(answer, _UNSENT)
+def _may_help(answer: Answer) -> bool:
+    """Whether the same request may succeed later."""
+    return not isinstance(answer, httpx2.Response) or answer.status_code in _AGAIN
 
 
 def _retry_after(answer: Answer) -> float:

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -39,7 +39,7 @@ SILENCE_SEC = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T]):
-    """One request, and what its reply means."""
+    """One request, and what its reply means. To send it twice does the same as to send it once."""
 
     method: str
     path: str
@@ -48,8 +48,6 @@ class Operation(Generic[T]):
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     silence_sec: float = SILENCE_SEC
-    repeatable: bool = True
-    """To send it twice does the same as to send it once."""
 
 
 def submit(request: RolloutRequest, *, key: str | None = None, wait: float = 0) -> Operation[GroupView]:
@@ -58,8 +56,7 @@ def submit(request: RolloutRequest, *, key: str | None = None, wait: float = 0) 
     `key` is an idempotency key: the same request with the same key joins what was started with it. Without one, a new
     one is made, so that a request that must be sent again does not start twice.
     """
-    headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-    return _send("POST", "/v1/rollouts", GroupView, _dump_request(request), _wait(wait), headers)
+    return _send("POST", "/v1/rollouts", GroupView, _dump_request(request), _wait(wait), _key(key))
 
 
 def rollout(name: str, *, wait: float = 0) -> Operation[RolloutView]:
@@ -166,9 +163,9 @@ def service() -> Operation[ServiceView]:
     return _send("GET", "/v1/service", ServiceView)
 
 
-def start_run(request: RunRequest) -> Operation[RunView]:
-    """Begin a whole run on tasks of the served set."""
-    return replace(_send("POST", "/v1/runs", RunView, _dump(request)), repeatable=False)
+def start_run(request: RunRequest, *, key: str | None = None) -> Operation[RunView]:
+    """Begin a whole run on tasks of the served set. `key` is an idempotency key, as in `submit`."""
+    return _send("POST", "/v1/runs", RunView, _dump(request), headers=_key(key))
 
 
 def get_run(name: str, *, wait: float = 0) -> Operation[RunView]:
@@ -217,6 +214,10 @@ def _dump_request(request: RolloutRequest) -> dict[str, Any]:
     if request.endpoint is not None and request.endpoint.api_key is not None:
         data["endpoint"]["api_key"] = request.endpoint.api_key.get_secret_value()
     return data
+
+
+def _key(given: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": given or uuid.uuid4().hex}
 
 
 def _wait(seconds: float) -> dict[str, float]:

@@ -27,6 +27,8 @@ class RunRecord(BaseModel):
     request: RunRequest
     limits: Limits
     """What it may use: the least of what the request names and what its caller had left."""
+    key: str | None = None
+    """The idempotency key of the request."""
     outcome: RunOutcome | None = None
     """None until it is done."""
     reason: str = ""

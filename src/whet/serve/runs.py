@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -26,6 +26,7 @@ from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stats.compare import Key, RunPart
 from whet.runs.stats.compared import compare_and_rank
 from whet.runs.stats.summary import Tally, skill_names, sum_spent, tally, total
+from whet.runs.store.schema import connect, is_blank
 from whet.runs.store.store import DATABASE, Store
 from whet.serve.access import Caller, Scope, require_scope
 from whet.serve.problems import Code, Refused
@@ -95,6 +96,7 @@ class Runs:
         self._events: dict[str, int] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._starting = asyncio.Lock()
         self._draining = False
 
     async def __aenter__(self) -> Self:
@@ -111,20 +113,35 @@ class Runs:
     async def __aexit__(self, *_: object) -> None:
         await self.drain(0)
 
-    async def start(self, request: RunRequest, caller: Caller) -> RunView:
-        """Begin a run, or queue it when others are under way."""
+    async def start(self, request: RunRequest, caller: Caller, key: str | None = None) -> RunView:
+        """Begin a run, or queue it when others are under way. A repeated key gives the run that it began."""
         require_scope(caller, Scope.RUN)
+        async with self._starting:
+            record = self._find_repeated(request, caller, key) or await self._begin(request, caller, key)
+        return await self.get(record.id, caller)
+
+    def _find_repeated(self, request: RunRequest, caller: Caller, key: str | None) -> RunRecord | None:
+        if key is None:
+            return None
+        same = next((one for one in self._records.values() if (one.owner, one.key) == (caller.name, key)), None)
+        if same is not None and same.request != request:
+            raise Refused(Code.CONFLICT, f"the idempotency key was used for another request, run {same.id}")
+        return same
+
+    async def _begin(self, request: RunRequest, caller: Caller, key: str | None) -> RunRecord:
         if self._draining:
             raise Refused(Code.DRAINING, "the server is about to stop; try again later")
         if sum(one.caller.name == caller.name for one in self._open.values()) >= MOST_OPEN:
             raise Refused(Code.BUSY, f"{MOST_OPEN} runs are not done yet; wait for one of them")
         self._plan(request)
         limits = find_limits(caller, self._host.gateway_of(caller).spent(), request)
-        record = RunRecord(id=new_name(), owner=caller.name, created=time.time(), request=request, limits=limits)
+        record = RunRecord(
+            id=new_name(), owner=caller.name, created=time.time(), request=request, limits=limits, key=key
+        )
         await asyncio.to_thread(self._files.write, record)
         self._records[record.id] = record
         self._start(record, caller)
-        return await self.get(record.id, caller)
+        return record
 
     async def get(self, name: str, caller: Caller) -> RunView:
         """A run as it is now."""
@@ -199,7 +216,7 @@ class Runs:
             return await self._host.part_of(caller)
         self._find(name, caller)
         folder = self._files.run(name)
-        if not (folder / DATABASE).exists():
+        if not _has_begun(folder / DATABASE):
             raise Refused(Code.CONFLICT, f"run {name} has not begun yet")
         return RunPart(folder, name)
 
@@ -352,7 +369,7 @@ def _choose(key: str, named: Sequence[str], offered: Sequence[str]) -> list[str]
 
 def _read_spent(folder: Path) -> Spent:
     """What a run has used so far."""
-    if not (folder / DATABASE).exists():
+    if not _has_begun(folder / DATABASE):
         return Spent()
     with Store.open_read(folder) as store:
         return sum_spent(tally(store).values())
@@ -368,7 +385,7 @@ def _read_view(folder: Path, record: RunRecord, status: Status, planned: int) ->
         done=0,
         created=record.created,
     )
-    if not (folder / DATABASE).exists():
+    if not _has_begun(folder / DATABASE):
         return view
     with Store.open_read(folder) as store:
         arms, names = tally(store), skill_names(store)
@@ -377,6 +394,14 @@ def _read_view(folder: Path, record: RunRecord, status: Status, planned: int) ->
         _arm_view(agent, model, names[skill] if skill else None, arm) for (agent, model, skill), arm in arms.items()
     )
     return view.model_copy(update={"planned": whole.planned, "done": whole.planned - whole.not_run, "arms": shown})
+
+
+def _has_begun(database: Path) -> bool:
+    """Whether a run is in its file. The file is there a moment before."""
+    if not database.exists():
+        return False
+    with closing(connect(database, "ro")) as db:
+        return not is_blank(db)
 
 
 def _arm_view(agent: str, model: str, skill: str | None, arm: Tally) -> ArmView:

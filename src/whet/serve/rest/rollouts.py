@@ -20,6 +20,7 @@ from whet.serve.traces import read_trace
 router = APIRouter(prefix="/v1/rollouts", tags=["rollouts"], route_class=JsonRoute)
 
 MOST_LISTED = 1000
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=10_000)]
 
 
@@ -35,7 +36,7 @@ async def submit(
     parts: PartsGiven,
     caller: CallerGiven,
     wait: Wait = 0,
-    key: Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)] = None,
+    key: Key = None,
 ) -> Response:
     """Queue the rollouts of a request. A repeated `Idempotency-Key` joins what it began."""
     service = parts.service

@@ -8,16 +8,17 @@ from starlette.responses import Response
 from whet.client.models import ComparisonRequest, RunRequest, RunView
 from whet.serve.rest.errors import JsonRoute
 from whet.serve.rest.parts import CallerGiven, PartsGiven, Wait
-from whet.serve.rest.rollouts import LastEvent, number, read_event_id
+from whet.serve.rest.rollouts import Key, LastEvent, number, read_event_id
 from whet.serve.rest.streams import event_reply, wait_reply
 
 router = APIRouter(prefix="/v1", tags=["runs"], route_class=JsonRoute)
 
 
 @router.post("/runs", status_code=202)
-async def start(request: RunRequest, parts: PartsGiven, caller: CallerGiven) -> RunView:
-    """Begin a run. It may use what the request names, and at most what the caller has left."""
-    return await parts.runs.start(request, caller)
+async def start(request: RunRequest, parts: PartsGiven, caller: CallerGiven, key: Key = None) -> RunView:
+    """Begin a run. It may use what the request names, and at most what the caller has left. A repeated
+    `Idempotency-Key` gives the run that it began."""
+    return await parts.runs.start(request, caller, key)
 
 
 @router.get("/runs")
