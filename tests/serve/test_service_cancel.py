@@ -10,11 +10,12 @@ from support.serve_world import ADMIN, ANN, BOB, answers, count_attempts, open_t
 from support.waiting import until
 from whet.client.models import Outcome, PauseMode, PauseRequest, Phase, RolloutRequest, Status
 from whet.ids import new_name
+from whet.runs.config import ModelConfig
 from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.serve.problems import Code, Refused
 from whet.serve.service import Service
-from whet.testing import Reply
+from whet.testing import Reply, Script, ScriptedModel
 
 SLOW = answers("slow", Reply(text="4", delay=60))
 QUICK = answers("", Reply(text="4"))
@@ -42,12 +43,15 @@ async def test_a_running_rollout_is_cancelled_in_every_phase(tmp_path: Path, pha
     commands = {Phase.SETUP: {"setup": (wait,)}, Phase.AGENT: {}, Phase.JUDGE: {"verify": (wait,)}}
     text = "slow" if phase is Phase.AGENT else "quick"
     request = RolloutRequest(instruction=text, agent="chat", **commands[phase])
-    async with open_test_service(tmp_path, SLOW, QUICK) as service:
+    async with (
+        ScriptedModel(Script(scenes=(SLOW, QUICK))) as model,
+        open_test_service(tmp_path, models={"m": ModelConfig(url=model.url)}) as service,
+    ):
         group = await service.submit(request, ANN)
         name = group.rollouts[0].id
         await reach(service, name, phase)
         assert (await service.rollout(name, ANN)).phase is phase
-        await until(lambda: is_alive(wait.split()[1]) or phase is Phase.AGENT)
+        await until(lambda: model.requests if phase is Phase.AGENT else is_alive(wait.split()[1]))
         done = await service.cancel(name, ANN)
         assert not is_alive(wait.split()[1])
         assert (done.status, done.outcome, done.reward, done.attempts) == (Status.DONE, Outcome.CANCELLED, None, 1)

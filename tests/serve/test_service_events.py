@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from support.serve_world import ADMIN, ANN, RIGHT, answers, open_test_service, question
+from support.waiting import until
 from whet.client.models import Event, RolloutRequest
+from whet.runs.config import ModelConfig
 from whet.serve.service import Service
-from whet.testing import Reply, Scene, call
+from whet.testing import Reply, Scene, Script, ScriptedModel, call
 
 WORK = Scene(replies=(call("bash", command="echo right > answer.txt"), Reply(text="done", delay=0.2)))
 
@@ -62,14 +64,14 @@ async def test_what_does_not_fit_into_memory_is_read_from_the_store(
 
 
 async def test_a_rollout_of_an_earlier_process_is_followed_to_its_end(tmp_path: Path) -> None:
-    slow, quick = answers("slow", Reply(text="4", delay=60)), answers("", Reply(text="4"))
-    async with open_test_service(tmp_path, slow, quick, concurrency=1) as service:
-        first = await service.submit(question("slow"), ANN)
-        second = await service.submit(question("quick"), ANN)
-        async for event in service.events(first.rollouts[0].id, ANN):
-            if event.data.get("phase") == "agent":
-                break
-    async with open_test_service(tmp_path, answers("", Reply(text="4", delay=0.2)), concurrency=1) as service:
+    slow, quick = answers("slow", Reply(text="4", delay=60)), answers("", Reply(text="4", delay=0.2))
+    async with ScriptedModel(Script(scenes=(slow, quick))) as model:
+        models = {"m": ModelConfig(url=model.url, attempts=1)}
+        async with open_test_service(tmp_path, models=models, concurrency=1) as service:
+            first = await service.submit(question("slow"), ANN)
+            second = await service.submit(question("quick"), ANN)
+            await until(lambda: model.requests)
+    async with open_test_service(tmp_path, quick, concurrency=1) as service:
         both = await asyncio.gather(*(follow(service, group.rollouts[0].id) for group in (first, second)))
         again = [await follow(service, group.rollouts[0].id) for group in (first, second)]
     assert [[event.type for event in found] for found in both] == [

@@ -183,7 +183,7 @@ class Service:
     async def stored(self, name: str, caller: Caller) -> StoredRollout:
         """A rollout that is done, as `whet.load` gives it: result, exchanges, trace, logs."""
         _require_done([await self._find(name, caller)])
-        return await self._read.run(load_rollout, self._read.folder, name)
+        return await asyncio.to_thread(load_rollout, self._read.folder, name)
 
     async def files(self, name: str, caller: Caller) -> Mapping[str, bytes]:
         """The small files that the agent left in the working directory, by their paths there."""
@@ -215,7 +215,7 @@ class Service:
             _require_format(options.format)
             return RowsView(format=options.format, rows=[])
         try:
-            found = await self._read.run(
+            found = await asyncio.to_thread(
                 collect_records,
                 self._read.folder,
                 names,
