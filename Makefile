@@ -6,11 +6,13 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/whet
 ENGINE := $(CACHE)/check-tokens
 READERS := $(CACHE)/check-exports
 SKILLOPT := $(CACHE)/check-skillopt
+TRAINERS := $(CACHE)/check-trainers
+TRAINER_NAMES := verifiers trl verl skyrl tinker
 # Tests wait for boxes and servers half of their time, so there is work for more of them than there are cores.
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -70,6 +72,9 @@ check-sleep: setup agents $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/sleep_skillopt.py $(SKILLOPT)
 	PYTHONPATH=tests $(BIN)/python checks/sleep_nights.py
 	PYTHONPATH=tests $(BIN)/python checks/sleep_night.py
+
+check-trainers: setup $(TRAINER_NAMES:%=$(TRAINERS)/%/ready)
+	PYTHONPATH=tests:checks $(BIN)/python checks/trainers.py $(TRAINERS)
 
 bench-gate: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py
@@ -135,6 +140,12 @@ $(READERS)/ready: checks/readers.txt checks/readers-need.txt
 # Its mock world needs none of its dependencies.
 $(SKILLOPT)/ready: checks/skillopt.txt | setup
 	$(BIN)/pip install $(PIP_QUIETLY) --no-deps --upgrade --target $(SKILLOPT) --requirement checks/skillopt.txt
+	@touch $@
+
+# Each trainer in an environment of its own, with whet as its users install it. torch's build for processors is enough.
+$(TRAINERS)/%/ready: checks/trainers-%.txt
+	$(PYTHON) -m venv $(TRAINERS)/$*
+	$(TRAINERS)/$*/bin/pip install $(PIP_QUIETLY) --requirement checks/trainers-$*.txt --editable '.[client]'
 	@touch $@
 
 clean:

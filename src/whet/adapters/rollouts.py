@@ -88,6 +88,11 @@ class Finished:
         return self.view.weight_versions if self.view else ()
 
     @property
+    def seconds(self) -> float:
+        """Wall time of all its phases."""
+        return sum(self.view.seconds.values()) if self.view else 0.0
+
+    @property
     def main_row(self) -> Row | None:
         """The longest row of the main thread, for trainers that take one row per rollout."""
         return find_main_row(self.rows)
@@ -118,7 +123,8 @@ async def run_group(
         raise
     rows: dict[str, list[Row]] = {}
     for record in found.rows:
-        rows.setdefault(record["rollout_id"], []).append(Row.read(record))
+        if record["reward"] is not None:
+            rows.setdefault(record["rollout_id"], []).append(Row.read(record))
     small = "" if group.complete else f"{group.scored} rollouts of its group are scored, fewer than {request.min_group}"
     done = {view.sample: Finished(view, tuple(rows.get(view.id, ())), small) for view in group.rollouts}
     dropped = ", ".join(f"{times} x {why}" for why, times in group.dropped.items())

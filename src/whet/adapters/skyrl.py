@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key, run_groups, scored
-from whet.adapters.rows import Row, find_main_row
+from whet.adapters.rows import Row
 from whet.errors import UserError
 from whet.ids import new_name
 from whet.installers import require_extra
@@ -72,25 +72,23 @@ class WhetGenerator(GeneratorInterface):
 
     def _output(self, rollouts: Sequence[tuple[Finished, float]], ids: Sequence[Any]) -> dict[str, Any]:
         entries = [
-            (entry, id_)
+            (entry, rollout, id_)
             for (rollout, reward), id_ in zip(rollouts, ids, strict=True)
             for entry in self._entries(rollout, reward)
         ]
         views = [rollout.view for rollout, _ in rollouts if rollout.view is not None]
         return {
-            "prompt_token_ids": [entry.prompt for entry, _ in entries],
-            "response_ids": [entry.response for entry, _ in entries],
-            "rewards": [entry.scores if self.step_wise else entry.reward for entry, _ in entries],
-            "loss_masks": [entry.mask for entry, _ in entries],
-            "stop_reasons": [entry.finish for entry, _ in entries],
-            "rollout_logprobs": [entry.logprobs for entry, _ in entries],
-            "trajectory_ids": [id_ for _, id_ in entries],
-            "is_last_step": [entry.last for entry, _ in entries] if self.step_wise else None,
-            "trajectory_generation_times": [
-                sum(rollout.view.seconds.values()) if rollout.view else 0.0 for rollout, _ in rollouts
-            ],
+            "prompt_token_ids": [entry.prompt for entry, _, _ in entries],
+            "response_ids": [entry.response for entry, _, _ in entries],
+            "rewards": [entry.scores if self.step_wise else entry.reward for entry, _, _ in entries],
+            "loss_masks": [entry.mask for entry, _, _ in entries],
+            "stop_reasons": [entry.finish for entry, _, _ in entries],
+            "rollout_logprobs": [entry.logprobs for entry, _, _ in entries],
+            "trajectory_ids": [id_ for _, _, id_ in entries],
+            "is_last_step": [entry.last for entry, _, _ in entries] if self.step_wise else None,
+            "trajectory_generation_times": [rollout.seconds for _, rollout, _ in entries],
             "rollout_metrics": {
-                PLACEHOLDERS: sum(entry.placeholder for entry, _ in entries),
+                PLACEHOLDERS: sum(entry.placeholder for entry, _, _ in entries),
                 "whet/rollouts_without_reward": sum(rollout.reward is None for rollout, _ in rollouts),
                 "whet/straddled": sum(view.straddled for view in views),
                 "whet/staleness_max": max((view.staleness or 0 for view in views), default=0),
@@ -99,10 +97,9 @@ class WhetGenerator(GeneratorInterface):
 
     def _entries(self, rollout: Finished, reward: float) -> "Iterator[_Entry]":
         """The entries of a rollout: one, or one per trained call."""
-        rows = rollout.rows if rollout.reward is not None else ()
-        main = find_main_row(rows)
-        if self.step_wise and rows:
-            steps = [(row, reply) for row in rows for reply in row.replies if reply.trained]
+        main = rollout.main_row
+        if self.step_wise and rollout.rows:
+            steps = [(row, reply) for row in rollout.rows for reply in row.replies if reply.trained]
             for number, (row, reply) in enumerate(steps, 1):
                 yield _Entry.cut(row, reply.start, reply.end, reply.finish, reward, last=number == len(steps))
         elif main is not None:

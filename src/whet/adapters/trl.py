@@ -5,19 +5,18 @@ data = Dataset.from_list([{"prompt": task_prompt("fix-1")}, ...])
 GRPOTrainer(model, reward, rollout_func=RolloutFunction(Server("http://127.0.0.1:8000")), train_dataset=data)
 """
 
-import asyncio
 import json
 import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key, run_groups
 from whet.client import Client
 from whet.client.models import RolloutView, Status
 from whet.errors import UserError
+from whet.event_loop import run_coroutine
 from whet.ids import new_name
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class RolloutFunction:
                 client.update_model(self.policy, weight_version=str(step))
         trainer.accelerator.wait_for_everyone()
         sampling = {"temperature": trainer.args.temperature, "top_p": trainer.args.top_p}
-        rollouts = _run(self._collect(tasks, name, sampling))
+        rollouts = run_coroutine(self._collect(tasks, name, sampling))
         check_temperature(rollouts, trainer.args.temperature)
         return _columns(rollouts)
 
@@ -105,16 +104,6 @@ def _columns(rollouts: Sequence[Finished]) -> dict[str, list[Any]]:
         "whet_rollout": [rollout.id for rollout in rollouts],
         "whet_versions": [list(rollout.versions) for rollout in rollouts],
     }
-
-
-def _run(work: Any) -> Any:
-    """Run a coroutine to its end; in a thread if a loop runs here already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 class SessionFactory:

@@ -1,5 +1,5 @@
 """verifiers 0.4: an environment whose rollouts whet runs. verifiers finds an environment by the name of its module, so
-put these three lines into `whet_env.py`, and call `vf-eval whet_env`:
+put these lines into `whet_env.py`, and call `vf-eval whet_env` with WHET_URL and WHET_TOKEN in the environment:
 
     from whet.adapters.verifiers import WhetEnv, WhetHarness, WhetTaskset
 
@@ -22,7 +22,11 @@ require_extra("verifiers", "verifiers", "environments of verifiers")
 import verifiers.v1 as vf  # noqa: E402
 
 TOKEN = "WHET_TOKEN"  # noqa: S105 - the name of a variable
-URL = "http://127.0.0.1:8000"
+
+
+def read_url() -> str:
+    """The server that no option names: that of WHET_URL, or one on this machine."""
+    return os.environ.get("WHET_URL", "http://127.0.0.1:8000")
 
 
 class WhetTaskData(vf.TaskData):
@@ -48,14 +52,16 @@ class WhetTask(vf.Task[WhetTaskData]):
 
     @vf.metric
     async def whet_metrics(self, trace: Any) -> dict[str, float]:
-        """How old the weights were, and whether they changed during the rollout."""
-        return {name: float(trace.info["whet"][name] or 0) for name in ("staleness", "straddled")}
+        """How old the weights were, whether they changed during the rollout, and whether it has nothing to train on."""
+        found = trace.info["whet"]
+        names = {"placeholder_rows": not found["rows"], "straddled": found["straddled"]}
+        return {name: float(value) for name, value in names.items()} | {"staleness": float(found["staleness"] or 0)}
 
 
 class WhetTasksetConfig(vf.TasksetConfig):
     """Where the tasks are served."""
 
-    url: str = URL
+    url: str = Field(default_factory=read_url)
     split: str | None = None
     """Only tasks of this split: train, val or test."""
 
@@ -73,9 +79,9 @@ class WhetTaskset(vf.Taskset[WhetTask, WhetTasksetConfig]):
 
 
 class WhetHarnessConfig(vf.HarnessConfig):
-    """Which server runs the rollouts, and how. The server's token is read from WHET_TOKEN."""
+    """Which server runs the rollouts, and how."""
 
-    url: str = URL
+    url: str = Field(default_factory=read_url)
     request: dict[str, Any] = Field(default_factory=dict)
     """Fields of every request, such as agent, model, skill, limits, max_staleness."""
     capture: str = ""
