@@ -1,5 +1,6 @@
 """Models at addresses that clients name: what the service calls, and what becomes of their keys."""
 
+import gc
 import socket
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ import pytest
 from pydantic import SecretStr
 
 from support.serve_world import ADMIN, ANN, open_test_service, question, run_one
+from support.waiting import until
 from whet.client.models import Endpoint, ModelUpdate, Outcome
+from whet.gateway import Model
 from whet.runs.config import ModelConfig
 from whet.serve.problems import Code, Refused
 from whet.serve.service import Service
@@ -41,6 +44,20 @@ async def test_a_model_at_a_listed_address_is_called(tmp_path: Path) -> None:
             assert (await refusal(service, "http://user@127.0.0.1")).code is Code.INVALID
     for file in (tmp_path / "served").rglob("*"):
         assert not file.is_file() or KEY.encode() not in file.read_bytes()
+
+
+async def test_a_key_does_not_outlive_its_rollouts(tmp_path: Path) -> None:
+    async with ScriptedModel(FOUR) as model, open_test_service(tmp_path, allow=("127.0.0.1:*",)) as service:
+        for _ in range(2):
+            await run_one(service, brings(model.url), ANN)
+        await until(lambda: find_keys() == [])
+
+
+def find_keys() -> list[object]:
+    """What in this process holds the key as a key."""
+    gc.collect()
+    models = [one for one in gc.get_objects() if isinstance(one, Model) and one.key == KEY]
+    return models + [one for one in gc.get_objects() if isinstance(one, SecretStr) and one.get_secret_value() == KEY]
 
 
 async def test_without_a_list_no_model_of_a_client_is_called(tmp_path: Path) -> None:
