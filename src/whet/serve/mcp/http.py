@@ -1,17 +1,21 @@
 """Streamable HTTP: the SDK's transport behind the guard of the server, which has checked the caller and the body."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from http import HTTPStatus
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from whet.serve.access import Caller
 from whet.serve.guard import MOST_BODY_BYTES, caller_of
 from whet.serve.mcp.served import Served
 from whet.serve.mcp.server import Context, make_server
+from whet.serve.problems import Code
 from whet.serve.runs import Runs
 from whet.serve.service import Service
 
@@ -27,17 +31,59 @@ async def open_mcp(service: Service, runs: Runs, callers: Iterable[Caller]) -> A
 
     Every caller has sessions of its own: nobody can use another's, nor take all there are.
     """
+    served = Served(service, runs, _describe_rest)
+    managers = {caller.name: _make_manager(served) for caller in callers}
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        caller = caller_of(HTTPConnection(scope))
+        await managers[caller.name].handle_request(scope, receive, _refuse_as_busy(send))
+
+    running, over = asyncio.Event(), asyncio.Event()
+    with _quiet():
+        # In a task of their own: the SDK's task groups must be left by the task that entered them.
+        keeping = asyncio.create_task(_keep_running(managers.values(), running, over))
+        try:
+            await running.wait()
+            yield answer
+        finally:
+            over.set()
+            await keeping
+
+
+async def _keep_running(
+    managers: Iterable[StreamableHTTPSessionManager], running: asyncio.Event, over: asyncio.Event
+) -> None:
     async with AsyncExitStack() as stack:
-        served = Served(service, runs, _describe_rest)
-        managers = {caller.name: _make_manager(served) for caller in callers}
-        for manager in managers.values():
+        for manager in managers:
             await stack.enter_async_context(manager.run())
+        running.set()
+        await over.wait()
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            caller = caller_of(HTTPConnection(scope))
-            await managers[caller.name].handle_request(scope, receive, send)
 
-        yield answer
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep out of the log what clients can cause as often as they like: the SDK logs refused requests, and a traceback
+    for each request whose client ends its own session meanwhile."""
+    levels = {"mcp.server": logging.ERROR, "mcp.server.streamable_http": logging.CRITICAL}
+    before = {name: logging.getLogger(name).level for name in levels}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _refuse_as_busy(send: Send) -> Send:
+    """The SDK answers 503 to a caller who has too many sessions open. It is 429, as everywhere on this server."""
+
+    async def send_status(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
+            message = {**message, "status": Code.BUSY.status}
+        await send(message)
+
+    return send_status
 
 
 def _make_manager(served: Served) -> StreamableHTTPSessionManager:
