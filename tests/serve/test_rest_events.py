@@ -94,7 +94,7 @@ async def test_streams_beyond_the_most_are_refused_until_one_is_closed(
         path = f"/v1/rollouts/{begun['rollouts'][0]['id']}/events"
         async with world.client.stream("GET", path) as reply:
             events = read_events(reply)
-            assert await anext(events)
+            assert (await anext(events)).type == "queued"
             refused = await world.client.get(path)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         await world.until_status(200, path)
@@ -116,7 +116,7 @@ async def test_streams_end_when_the_server_stops(tmp_path: Path) -> None:
         following = asyncio.create_task(follow(world, path))
         waiting = asyncio.create_task(world.client.get(f"/v1/rollouts/{begun['rollouts'][0]['id']}?wait=60"))
         async with world.client.stream("GET", path) as reply:
-            assert await anext(read_events(reply))
+            assert (await anext(read_events(reply))).type == "queued"
         await world.server.drain(0)
         world.server.stop()
         assert (await following)[0].type == "queued"

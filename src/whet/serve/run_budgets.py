@@ -7,12 +7,12 @@ from whet.client.models import RunRequest
 from whet.exchange import Usage
 from whet.gateway import Limits
 from whet.gateway.limits import Spent
-from whet.serve.access import Caller
 from whet.serve.problems import Code, Refused
 
 
-def find_limits(caller: Caller, spent: Spent, request: RunRequest) -> Limits:
-    """What a run may use: the least of what the request names and what its caller has left. Refused when nothing is."""
+def find_limits(all_together: Limits, spent: Spent, request: RunRequest) -> Limits:
+    """What a run may use: the least of what the request names and what is left of the limits that it shares with other
+    work of its caller. Refused when nothing is left."""
     usage = spent.usage
     used = {
         "turns": spent.turns,
@@ -24,7 +24,7 @@ def find_limits(caller: Caller, spent: Spent, request: RunRequest) -> Limits:
     wanted = {"total_tokens": request.max_tokens, "cost": request.max_cost}
     found: dict[str, Any] = {}
     for name, so_far in used.items():
-        limit = getattr(caller.limits, name)
+        limit = getattr(all_together, name)
         left = None if limit is None else limit - so_far
         if left is not None and left <= 0:
             raise Refused(Code.SPENT, f"the limit on {name.replace('_', ' ')} is used up: {so_far:g} of {limit:g}")
@@ -32,10 +32,10 @@ def find_limits(caller: Caller, spent: Spent, request: RunRequest) -> Limits:
     return Limits(**found)
 
 
-def reserve(caller: Caller, limits: Limits) -> Spent:
-    """The most that a run with these limits can use of what its caller is limited in."""
+def reserve(all_together: Limits, limits: Limits) -> Spent:
+    """The most that a run with these limits can use of the limits that it shares."""
     most = {
-        one.name: getattr(limits, one.name) or 0 if getattr(caller.limits, one.name) is not None else 0
+        one.name: getattr(limits, one.name) or 0 if getattr(all_together, one.name) is not None else 0
         for one in fields(limits)
     }
     # Input and output together are at least what the run may use of each limit, and of their sum.

@@ -14,12 +14,14 @@ from typing import Any, Protocol, Self
 
 from whet.client.models import ArmView, ComparisonRequest, Event, RunRequest, RunView, Status
 from whet.errors import UserError, did_you_mean
-from whet.gateway import Gateway
+from whet.gateway import Gateway, Limits
 from whet.gateway.limits import Spent
 from whet.ids import new_name
 from whet.rollout.endpoint import Endpoints
 from whet.rollout.resources import RunResources
+from whet.runs.config import Config
 from whet.runs.options import RunOptions
+from whet.runs.resources import limits_of
 from whet.runs.run import Event as RunEvent
 from whet.runs.run import Started, run_opened
 from whet.runs.scheduler import Ended, Stopped
@@ -29,6 +31,8 @@ from whet.runs.stats.summary import Tally, skill_names, sum_spent, tally, total
 from whet.runs.store.schema import connect, is_blank
 from whet.runs.store.store import DATABASE, Store
 from whet.serve.access import Caller, Scope, require_scope
+from whet.serve.budgets import has_limits
+from whet.serve.options import ServeOptions
 from whet.serve.problems import Code, Refused
 from whet.serve.run_budgets import find_limits, reserve, subtract
 from whet.serve.run_records import RunFiles, RunOutcome, RunRecord
@@ -86,7 +90,7 @@ class Runs:
     """The runs of a server. Open for as long as the server runs."""
 
     def __init__(self, host: Host, options: RunOptions, folder: Path, callers: Iterable[Caller]) -> None:
-        """`options` are those that all runs share, such as the sandbox."""
+        """`options` are those that all runs share, such as the sandbox; their limits are those of the server."""
         self._host = host
         self._options = options
         self._files = RunFiles(folder)
@@ -134,7 +138,7 @@ class Runs:
         if sum(one.caller.name == caller.name for one in self._open.values()) >= MOST_OPEN:
             raise Refused(Code.BUSY, f"{MOST_OPEN} runs are not done yet; wait for one of them")
         self._plan(request)
-        limits = find_limits(caller, self._host.gateway_of(caller).spent(), request)
+        limits = find_limits(self._shared_limits(caller), self._host.gateway_of(caller).spent(), request)
         record = RunRecord(
             id=new_name(), owner=caller.name, created=time.time(), request=request, limits=limits, key=key
         )
@@ -227,8 +231,12 @@ class Runs:
             raise Refused(Code.NOT_FOUND, f"there is no run '{name[:200]}'")
         return record
 
+    def _shared_limits(self, caller: Caller) -> Limits:
+        """The limits that the gateway of a caller holds: its own, or those of the server."""
+        return caller.limits if has_limits(caller.limits) else self._options.limits
+
     def _start(self, record: RunRecord, caller: Caller) -> None:
-        reserved = reserve(caller, record.limits)
+        reserved = reserve(self._shared_limits(caller), record.limits)
         self._host.gateway_of(caller).add_spent(reserved)
         self._open[record.id] = one = _OpenRun(record, caller, reserved)
         one.task = asyncio.create_task(self._perform(one))
@@ -349,6 +357,12 @@ class Runs:
             tasks, agents, models, skills = self._plan(request)
             return len(tasks) * len(agents) * len(models) * len(skills) * request.samples
         return 0
+
+
+def open_runs(host: Host, options: ServeOptions, config: Config, callers: Iterable[Caller]) -> Runs:
+    """The runs of a server, to be used as a context manager."""
+    run = options.run_options()
+    return Runs(host, run.model_copy(update={"limits": limits_of(run, config)}), options.runs, callers)
 
 
 def _may_see(caller: Caller, record: RunRecord) -> bool:

@@ -21,7 +21,7 @@ from whet.serve.openenv.environment import OpenEnv, OpenEnvSettings
 from whet.serve.opening import open_service
 from whet.serve.options import ServeOptions
 from whet.serve.rest.parts import Parts
-from whet.serve.runs import Runs
+from whet.serve.runs import Runs, open_runs
 from whet.serve.server import bind, serve_http
 from whet.serve.service import Service
 
@@ -89,7 +89,7 @@ async def open_server(
     with bind(options.host, options.port) as listening:
         async with (
             open_service(options, config, env, callers=tokens.callers) as service,
-            Runs(service, options.run_options(), options.runs, tokens.callers) as runs,
+            open_runs(service, options, config, tokens.callers) as runs,
             _report_ends(service, metrics, watch),
             open_mcp(service, runs, tokens.callers) as mcp,
             metrics.watch_loop(),
