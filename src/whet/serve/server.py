@@ -178,6 +178,7 @@ def _configure(app: ASGIApp) -> Config:
         app,
         **settings,
         log_config=None,
+        log_level="error",  # whoever sends nonsense must not fill the log
         access_log=False,
         lifespan="off",
         proxy_headers=False,  # who calls is known by its token, never by a header that anybody may send

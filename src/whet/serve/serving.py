@@ -175,6 +175,7 @@ def _on_signals(stopped: asyncio.Event) -> Iterator[None]:
 
 
 async def _describe(service: Service, url: str, options: ServeOptions, tokens: int) -> Serving:
+    view = service.view(LOCAL)
     return Serving(
         url=url,
         folder=options.rollouts,
@@ -183,7 +184,7 @@ async def _describe(service: Service, url: str, options: ServeOptions, tokens: i
         models=tuple(one.name for one in await service.models(LOCAL)),
         skills=tuple(one.name for one in await service.skills(LOCAL)),
         tokens=tokens,
-        waiting=service.view(LOCAL).queued,
+        waiting=view.queued + view.running,
     )
 
 

@@ -16,7 +16,7 @@ from whet.serve.access import LOCAL
 from whet.serve.mcp.served import Served
 from whet.serve.opening import open_service
 from whet.serve.options import ServeOptions
-from whet.serve.runs import Runs
+from whet.serve.runs import open_runs
 from whet.serve.service import Service
 
 
@@ -30,7 +30,7 @@ async def open_for_stdio(
         chosen, service = await _open_in_free_folder(stack, options, config, env)
         if chosen.out != options.out:
             print(f"whet: another server has {options.out}; rollouts are kept in {chosen.out}", file=sys.stderr)
-        runs = await stack.enter_async_context(Runs(service, chosen.run_options(), chosen.runs, (LOCAL,)))
+        runs = await stack.enter_async_context(open_runs(service, chosen, config, (LOCAL,)))
         yield Served(service, runs, partial(_describe_rest, chosen.rollouts))
 
 
