@@ -45,17 +45,18 @@ class Parts:
             self._streams[caller.name] -= 1
 
 
-def _parts(request: Request) -> Parts:
+# Coroutines, because FastAPI calls plain functions in threads.
+async def _parts(request: Request) -> Parts:
     parts = request.app.state.parts
     assert isinstance(parts, Parts)
     return parts
 
 
-def _service(request: Request) -> Service:
-    return _parts(request).service
+async def _service(request: Request) -> Service:
+    return (await _parts(request)).service
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     return caller_of(request)
 
 

@@ -47,6 +47,7 @@ async def submit(
         lambda seconds: service.wait_group(group.id, caller, seconds),
         wait,
         202,
+        group,
     )
 
 

@@ -29,9 +29,11 @@ async def wait_reply(
     wait: Callable[[float], Awaitable[BaseModel]],
     seconds: float,
     status: int = 200,
+    now: BaseModel | None = None,
 ) -> Response:
-    """Something as it is now, or when it is done, if that is within these seconds. Spaces come first meanwhile."""
-    now = await read()
+    """Something as it is now, or when it is done, if that is within these seconds. Spaces come first meanwhile. `now`
+    is how it is, if the caller knows."""
+    now = now or await read()
     if not seconds or getattr(now, "status", None) is Status.DONE:
         return json_reply(now, status)
     body = _when_done(parts.stopping, read, wait, seconds)
