@@ -278,9 +278,7 @@ async def bench_restart(folder: Path) -> list[Line]:
         }
     lost = [name for name in ids if not found.get(name)]
     twice = [name for name in ids if len(found.get(name, ())) > 1]
-    text = (
-        f"{len(lost)} lost, {len(twice)} twice; {done_before} done before; up in {up:.1f} s, done in {took:.0f} s"
-    )
+    text = f"{len(lost)} lost, {len(twice)} twice; {done_before} done before; up in {up:.1f} s, done in {took:.0f} s"
     return [Line(f"{QUEUED} rollouts, kill -9, restart", text, "none lost, none twice", not lost and not twice)]
 
 

@@ -34,6 +34,8 @@ CHANGES = (
         ({"untouched": "*.md"}, 0),
         ({"only": "src/"}, 0),
         ({"only": ["src/", "docs/"]}, 1),
+        ({"changed": "s*r*c*/*.py", "untouched": ["t*e*s*t*"], "only": ["*s*/*", "*d*o*c*s*/*"]}, 1),
+        ({"changed": "s*r*c*x*", "untouched": ["*.m*d*"], "only": ["*s*r*/*"]}, 0),
         ({"adds": "^new"}, 1),
         ({"adds": "src/a.py"}, 0),
         ({"adds": r"^\+\+ plus$"}, 1),
@@ -46,6 +48,13 @@ CHANGES = (
 )
 async def test_diff_asks_for_paths_and_lines(asked: dict[str, Any], value: float) -> None:
     assert (await said_of("", {"kind": "diff", **asked}, changes=CHANGES)).value == value
+
+
+async def test_a_pattern_for_paths_that_takes_forever_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.scoring.judges.diff.MATCH_SEC", 0.5)
+    changes = (Change(path="a" * 200, kind="added", diff=""),)
+    score = await said_of("", {"kind": "diff", "changed": "*a" * 20 + "*b"}, changes=changes)
+    assert (score.cause, "did not end within" in score.reason) == (Cause.JUDGE, True)
 
 
 @pytest.mark.parametrize("diff", [None, "@@ -1 +1 @@\n+new\n[the rest of this diff is left out]\n"])

@@ -1,5 +1,8 @@
 """Limits: each caller has its own room, queue and budget, and a full store refuses work without losing any."""
 
+import random
+import sqlite3
+import string
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +79,17 @@ async def test_a_budget_is_hard_and_lasts_over_restarts(tmp_path: Path) -> None:
             await service.submit(question(), poor)
 
 
+async def test_the_limit_of_the_server_holds_for_all_callers(tmp_path: Path) -> None:
+    rich, whole = replace(ANN, limits=Limits(total_tokens=10**6)), Limits(total_tokens=1)
+    for _ in range(2):
+        async with open_test_service(tmp_path, callers=[rich, BOB], limits=whole) as service:
+            if not service.view(ADMIN).done:
+                assert (await run_one(service, question(), rich)).outcome is Outcome.SCORED
+            for caller in (rich, BOB):
+                with pytest.raises(Refused, match="is used up: total tokens"):
+                    await service.submit(question(), caller)
+
+
 async def test_a_cost_that_is_not_known_cannot_be_limited(tmp_path: Path) -> None:
     models = {"m": ModelConfig(url="http://127.0.0.1:9", name="my-own-model")}
     async with open_test_service(tmp_path, models=models) as service:
@@ -124,17 +138,33 @@ async def set_room(service: Service, pages: int) -> int:
 
 async def test_a_full_disk_refuses_work_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "CHECK_STORE_SEC", 0.05)
-    large = question("2 + 2?" + "x" * 200_000)
-    async with open_test_service(tmp_path, answers("", Reply(text="4", delay=0.3))) as service:
-        group = await service.submit(question(), ANN)
+    large = "".join(random.Random(7).choices(string.ascii_letters, k=500_000))  # as it does not compress well
+    scenes = (answers("large", Reply(text=large, delay=0.3)), QUICK)
+    async with open_test_service(tmp_path, *scenes) as service:
+        group = await service.submit(question("large", answer=None), ANN)
         await set_room(service, 0)
         with pytest.raises(Refused, match="cannot be written: database or disk is full") as refused:
-            await service.submit(large, ANN)
+            await service.submit(question(large), ANN)
         assert (refused.value.code, refused.value.retry_after) == (Code.BUSY, 10.0)
-        assert service.view(ADMIN).queued + service.view(ADMIN).running == 1
         await until(lambda: not service.view(ADMIN).running)  # what it did could not be stored
+        assert (await service.group(group.id, ANN)).status is Status.QUEUED
+        with pytest.raises(Refused, match="database or disk is full"):
+            await service.submit(question(), ANN)
         await set_room(service, 1_000_000)
-        done = await service.wait_group(group.id, ANN, 60)
-        assert done.scored == 1
-        assert (await run_one(service, large, ANN)).status is Status.DONE
+        await until(lambda: not service.counts()["store_failing"])
+        done = await service.wait(group.rollouts[0].id, ANN, 60)
+        assert (done.outcome, done.attempts) == (Outcome.UNSCORED, 2)
+        assert (await run_one(service, question(), ANN)).outcome is Outcome.SCORED
     assert len(count_attempts(tmp_path)) == 2
+
+
+async def test_a_rollout_that_can_never_be_stored_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(runner, "CHECK_STORE_SEC", 0.01)
+    monkeypatch.setattr(Store, "add_exchange", refuse)
+    async with open_test_service(tmp_path) as service:
+        done = await run_one(service, question(), ANN)
+    assert (done.outcome, done.cause, done.attempts) == (Outcome.FAILED, "internal", 3)
+    assert "could not be stored" in done.reason

@@ -1,17 +1,31 @@
 """What goes over the wire between `whet serve` and its clients. The server's OpenAPI is made of these models."""
 
+import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from whet.tasks.judges import Judges
 from whet.tasks.task import Content, ProcessText, Split, TaskLimits, TaskTool
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Command = Annotated[ProcessText, Field(min_length=1, max_length=100_000)]
+MAX_JUDGE_CHARACTERS = 20_000
+"""Of all judges of a request, as JSON. To check a schema takes long."""
 MAX_SAMPLES = 256
 """The most rollouts of one request."""
+
+
+def _small(judges: Any) -> Any:
+    if isinstance(judges, dict | list | tuple):
+        try:
+            size = len(json.dumps(judges, default=str))
+        except (ValueError, RecursionError):
+            size = MAX_JUDGE_CHARACTERS + 1
+        if size > MAX_JUDGE_CHARACTERS:
+            raise ValueError(f"is larger than {MAX_JUDGE_CHARACTERS} characters")
+    return judges
 
 
 class Wire(BaseModel):
@@ -81,7 +95,7 @@ class RolloutRequest(Wire):
     """Files of the working directory before the agent starts: text, or {"base64": ...}."""
     answer: str | None = None
     """The expected final answer."""
-    judge: Judges = ()
+    judge: Annotated[Judges, BeforeValidator(_small)] = ()
     """Judges in addition to `verify` and `answer`. Judges that run Python or read files of the server are refused."""
     workdir: str | None = Field(default=None, pattern=r"^(/[^/\x00]+)+$")
     tools: tuple[TaskTool, ...] = ()

@@ -42,11 +42,14 @@ class Gateway:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         cache: ReplyCache | None = None,
         before: Spent = Spent(),  # noqa: B008 - frozen
+        within: "Gateway | None" = None,
     ) -> None:
-        """`limits` are for all sessions together, and for what they spent `before`."""
+        """`limits` are for all sessions together, and for what they spent `before`. The limits of the gateway `within`
+        hold as well."""
         self._redactor = redactor
         self._cache = cache
         self._meter = Meter(limits, before)
+        self._meters: tuple[Meter, ...] = (self._meter, *(within._meters if within else ()))  # noqa: SLF001 - of its own kind
         self._memory = GatewayMemory()
         # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -73,11 +76,12 @@ class Gateway:
 
     def exhausted(self) -> Reached | None:
         """The limit that lets no further call of any session pass, if one is reached."""
-        return self._meter.refusal()
+        return next((reached for meter in self._meters if (reached := meter.refusal()) is not None), None)
 
     def add_spent(self, before: Spent) -> None:
         """Count what earlier sessions spent against the limits."""
-        self._meter.add_spent(before)
+        for meter in self._meters:
+            meter.add_spent(before)
 
     def spent(self) -> Spent:
         """What all sessions have used together, and what was spent before."""
@@ -106,7 +110,7 @@ class Gateway:
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
         shared = SharedParts(self._redactor, self._upstream, self._memory, http_server)
         replay = (self._cache, sample) if self._cache is not None and cached else None
-        own_limits = SessionLimits(limits, self._meter)
+        own_limits = SessionLimits(limits, *self._meters)
         session = Session(session_id, model, record, shared, own_limits, replay, recording, pinned=pinned)
         self._sessions.add(session)
         return session

@@ -305,11 +305,12 @@ class Allowance:
 
 
 class SessionLimits:
-    """The limits that hold for one session: its own, and those of the run. The first one that is reached ends it."""
+    """The limits that hold for one session: its own, and those of the run, or of several things that it is part of. The
+    first one that is reached ends it."""
 
-    def __init__(self, limits: Limits, run: Meter) -> None:
+    def __init__(self, limits: Limits, *shared: Meter) -> None:
         self._own = Meter(limits)
-        self._meters = (self._own, run)
+        self._meters = (self._own, *shared)
         self._is_reached = asyncio.Event()
         self.ended_by: Reached | None = None
         """The limit that refused a call, or ended the agent's time."""

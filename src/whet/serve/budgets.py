@@ -32,12 +32,19 @@ class Budgets:
             if caller.name in self._callers:
                 return
             if has_limits(caller.limits):
-                prices = {name: price_for(model) for name, model in self._resources.models.items()}
-                spent = await self._read(partial(read_spent, owner=caller.name, prices=prices))
-                gateway = Gateway(self._resources.redactor, caller.limits, before=spent)
+                spent, shared = await self._read_spent(caller.name), self._resources.gateway
+                gateway = Gateway(self._resources.redactor, caller.limits, before=spent, within=shared)
                 await self._opened.enter_async_context(gateway)
                 self._own[caller.name] = replace(self._resources, gateway=gateway)
             self._callers[caller.name] = caller
+
+    async def add_earlier(self) -> None:
+        """Count what all callers have used so far against the limits of the server."""
+        self._resources.gateway.add_spent(await self._read_spent(None))
+
+    async def _read_spent(self, owner: str | None) -> Spent:
+        prices = {name: price_for(model) for name, model in self._resources.models.items()}
+        return await self._read(partial(read_spent, owner=owner, prices=prices))
 
     def caller(self, name: str) -> Caller | None:
         """The caller of this name; None when it is not known."""
@@ -56,8 +63,8 @@ def has_limits(limits: Limits) -> bool:
     return any(limit is not None for limit in astuple(limits))
 
 
-def read_spent(store: Store, owner: str, prices: Mapping[str, Price | None]) -> Spent:
-    """All that the rollouts of a caller have used, also in attempts that were killed."""
+def read_spent(store: Store, owner: str | None, prices: Mapping[str, Price | None]) -> Spent:
+    """All that the rollouts of a caller, or of all, have used, also in attempts that were killed."""
     return _sum(
         _spent_in(store, attempt, prices.get(model))
         for rollout, model in store.served.rollouts_by(owner)

@@ -14,7 +14,7 @@ from whet.errors import UserError
 from whet.gateway import Model
 from whet.runs.config import Config
 from whet.runs.episodes import WEIGHT_VERSION
-from whet.runs.resources import find_changed_keys, open_resources
+from whet.runs.resources import find_changed_keys, limits_of, open_resources
 from whet.runs.run import TASKS
 from whet.runs.scheduler import explain_disk_errors, open_store
 from whet.runs.store.served import WaitingRow
@@ -23,7 +23,7 @@ from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import AT_ONCE
 from whet.serve.access import LOCAL, Caller
 from whet.serve.addresses import AddressRules, place_model
-from whet.serve.budgets import Budgets
+from whet.serve.budgets import Budgets, has_limits
 from whet.serve.openenv.catalog import own_addresses
 from whet.serve.options import DEFAULT_AGENT, ServeOptions
 from whet.serve.policies import Policies
@@ -54,6 +54,8 @@ async def open_service(
     `callers` are all who may call; rollouts of others that still wait are cancelled. None: whoever comes. `check_model`
     is asked about models at addresses that clients name; by default the option `allow` decides.
     """
+    # A limit on the time of a run would end the server.
+    config = config.model_copy(update={"limits": config.limits.model_copy(update={"wall_sec": None})})
     options = options.complete(config)
     tasks = options.read_tasks() if options.tasks else []
     skills = _read_skills(options)
@@ -69,6 +71,8 @@ async def open_service(
         writer = await opened.enter_async_context(StoreWriter(options.rollouts))
         read = opened.enter_context(StoreReader(options.rollouts))
         budgets = Budgets(resources, read, opened)
+        if has_limits(limits_of(run, config)):
+            await budgets.add_earlier()
         for caller in callers or ():
             await budgets.add(caller)
         declared = [url for name in offer.models for url in resources.models[name].urls]

@@ -19,7 +19,7 @@ from whet.serve.policies import REPORTING
 from whet.serve.problems import Code, Refused
 from whet.skill import Skill
 from whet.tasks import Task, TaskLimits
-from whet.tasks.judges import AnyJudge, asks_model
+from whet.tasks.judges import AnyJudge, MathSpec, asks_model
 from whet.tasks.rows import with_digest
 from whet.validation_errors import explain
 
@@ -172,7 +172,7 @@ def describe_task(request: RolloutRequest) -> Task:
         "verify": request.verify,
         "files": request.files,
         "answer": request.answer,
-        "judge": request.judge,
+        "judge": [_move_into_box(judge) for judge in request.judge],
         "workdir": request.workdir,
         "tools": request.tools,
         "keep": request.keep,
@@ -223,6 +223,11 @@ def open_endpoint(endpoint: Endpoint, secret: SecretStr | None) -> Model:
         set=tuple((field, json.dumps(value).encode()) for field, value in config.set.items()),
         max_tokens=config.max_tokens,
     )
+
+
+def _move_into_box(judge: AnyJudge) -> AnyJudge:
+    """A judge that compares with what a client wrote does so in the box, where nothing else can be reached."""
+    return judge.model_copy(update={"where": "box"}) if isinstance(judge, MathSpec) else judge
 
 
 def _refuse_unsafe(judge: AnyJudge) -> None:

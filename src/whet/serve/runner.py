@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from whet.client.models import Outcome
 from whet.runs.store.served import WaitingRow
+from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.scoring import Cause
 from whet.serve.budgets import Budgets
@@ -28,6 +29,9 @@ ALL = "*"
 """Stands for all models in a pause."""
 CHECK_STORE_SEC = 2.0
 """How often a store that could not be written is tried again."""
+CHECKED = "store checked"
+ROOM = 1 << 20
+"""Bytes that must fit into the store before it counts as writable again."""
 
 
 class Runner:
@@ -180,7 +184,7 @@ class Runner:
         while self.failing:
             await asyncio.sleep(CHECK_STORE_SEC)
             try:
-                await self._writer.do(lambda store: store.set("store checked", time.time()))
+                await self._writer.do(_check_room)
             except sqlite3.OperationalError as error:
                 self.failing = str(error)
             else:
@@ -201,7 +205,11 @@ class Runner:
             end = await self._find_end(one, running)
         except sqlite3.OperationalError as error:
             self.note_failure(error)
+            one.store_failures += 1
             end = None
+        except Exception as error:
+            logger.exception("the end of rollout %s could not be stored", one.row.rollout)
+            end = RolloutEnd(Outcome.FAILED, Cause.INTERNAL, repr(error)[:REASON])
         del self._running[one.row.rollout]
         self._of_owner[one.row.owner] -= 1
         self._of_model[one.row.model] -= 1
@@ -236,6 +244,12 @@ class Runner:
             self._worker.forget(one.row.request)
         one.done.set()
         self.on_end(one.row.rollout)
+
+
+def _check_room(store: Store) -> None:
+    """Write as much as a rollout may, and take it back."""
+    store.set(CHECKED, "-" * ROOM)
+    store.set(CHECKED, time.time())
 
 
 class StoreFailingError(Exception):

@@ -36,6 +36,8 @@ LOST_KEY = "lost-key"
 """The cause of a rollout whose key for its model was lost when the server was started again."""
 PREPARED = 256
 """Requests that are kept resolved in memory. Others are read again when a rollout of theirs starts."""
+STORE_FAILURES = 3
+"""After so many times a rollout is not tried again that could not be stored: each time it is paid for."""
 REASON = 1000
 """Characters of a reason that are kept with a rollout."""
 
@@ -75,6 +77,8 @@ class OpenRollout:
     supervisor: "asyncio.Task[None] | None" = None
     """Ends after `running`, when what became of it is stored."""
     ending: Ending | None = None
+    store_failures: int = 0
+    """How often what it did could not be stored."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -206,6 +210,8 @@ class Worker:
 
     async def _attempt(self, one: OpenRollout, stored: _Stored, prepared: PreparedRequest) -> None:
         owner = one.row.owner
+        if one.store_failures >= STORE_FAILURES:
+            raise CannotRunError(Cause.INTERNAL, f"{STORE_FAILURES} times what it did could not be stored")
         if (reached := self._budgets.exhausted(owner)) is not None:
             raise CannotRunError(SPENT, f"the limit of '{owner}' is used up: {reached}")
         # From here on the rollout keeps its model, whatever is updated.

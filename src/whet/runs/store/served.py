@@ -198,11 +198,11 @@ class ServedTables:
         )
         return {(owner, outcome): count for owner, outcome, count in rows}
 
-    def rollouts_by(self, owner: str) -> list[tuple[str, str]]:
-        """Every rollout of a caller, and its model."""
+    def rollouts_by(self, owner: str | None) -> list[tuple[str, str]]:
+        """Every rollout of a caller, or of all, and its model."""
         rows = self._db.execute(
             """SELECT rollout.id, model FROM request JOIN served ON served.request = request.id
-               JOIN rollout ON rollout.id = served.rollout WHERE owner = ?""",
+               JOIN rollout ON rollout.id = served.rollout WHERE ?1 IS NULL OR owner = ?1""",
             (owner,),
         )
         return [(rollout, model) for rollout, model in rows]

@@ -20,6 +20,17 @@ def regex(request: dict[str, Any]) -> list[bool]:
     return [re.search(search["pattern"], search["text"], search["flags"]) is not None for search in request["searches"]]
 
 
+def globs(request: dict[str, Any]) -> list[list[bool]]:
+    """For each list of patterns as in a .gitignore: whether they match any of the paths, and whether all."""
+    from pathspec import GitIgnoreSpec
+
+    found = []
+    for patterns in request["patterns"]:
+        matches = [GitIgnoreSpec.from_lines(patterns).match_file(path) for path in request["paths"]]
+        found.append([any(matches), all(matches)])
+    return found
+
+
 def schema(request: dict[str, Any]) -> list[str]:
     """What is wrong with a value by a JSON schema. What the schema refers to elsewhere is not fetched."""
     from jsonschema import Draft202012Validator
@@ -67,7 +78,7 @@ def function(request: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(module), name)(request["work"])
 
 
-PROGRAMS = {"regex": regex, "schema": schema, "math": mathematics, "python": function}
+PROGRAMS = {"regex": regex, "globs": globs, "schema": schema, "math": mathematics, "python": function}
 
 
 def main() -> None:

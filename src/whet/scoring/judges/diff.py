@@ -1,22 +1,29 @@
 """`diff`: the changes in the working directory, by path and by line. Hard: all requirements met; soft: the share."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 
 from pathspec import GitIgnoreSpec
 
+from whet.scoring.isolation.run import run_isolated
 from whet.scoring.isolation.search import no_verdict_details, search
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
 from whet.tasks.judges import DiffSpec
 from whet.workspace import CUT, Change
 
+QUICK_WILDCARDS = 2
+"""Patterns with no more wildcards are matched in this process."""
+MATCH_SEC = 10.0
+_WILDCARDS = re.compile(r"\*+")
+
 
 async def diff(spec: DiffSpec, work: Work) -> Score:
     if work.unseen is not None:
         raise JudgeError(f"the working directory could not be read completely: {work.unseen}")
     changes = work.changes if work.diffs is None else await asyncio.to_thread(work.diffs)
-    results = [*_path_results(spec, [change.path for change in changes])]
+    results = await _path_results(spec, [change.path for change in changes])
     added, removed = _lines(changes, "+"), _lines(changes, "-")
     wanted = [("adds", pattern, added, True) for pattern in spec.adds]
     wanted += [("removes", pattern, removed, True) for pattern in spec.removes]
@@ -34,13 +41,26 @@ async def diff(spec: DiffSpec, work: Work) -> Score:
     return Score.of(1 - len(failed) / len(results), reason, checks=checks, **no_verdict_details(found))
 
 
-def _path_results(spec: DiffSpec, paths: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    for glob in spec.changed:
-        yield "changed", glob, any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
-    for glob in spec.untouched:
-        yield "untouched", glob, not any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
-    if spec.only:
-        yield "only", ", ".join(spec.only), all(map(GitIgnoreSpec.from_lines(spec.only).match_file, paths))
+async def _path_results(spec: DiffSpec, paths: Sequence[str]) -> list[tuple[str, str, bool]]:
+    only = [spec.only] if spec.only else []
+    patterns = [*((glob,) for glob in (*spec.changed, *spec.untouched)), *only]
+    found = await _match(patterns, paths)
+    changed, untouched = found[: len(spec.changed)], found[len(spec.changed) :]
+    return [
+        *(("changed", glob, some) for glob, (some, _) in zip(spec.changed, changed, strict=True)),
+        *(("untouched", glob, not some) for glob, (some, _) in zip(spec.untouched, untouched, strict=False)),
+        *(("only", ", ".join(spec.only), every) for _, every in found[len(patterns) - len(only) :]),
+    ]
+
+
+async def _match(patterns: Sequence[Sequence[str]], paths: Sequence[str]) -> list[tuple[bool, bool]]:
+    """For each list of patterns, whether they match any of the paths, and whether all."""
+    if all(len(_WILDCARDS.findall(glob)) <= QUICK_WILDCARDS for globs in patterns for glob in globs):
+        matches = [[*map(GitIgnoreSpec.from_lines(globs).match_file, paths)] for globs in patterns]
+        return [(any(found), all(found)) for found in matches]
+    # The time to match a path grows with its length to the power of the number of wildcards.
+    request = {"patterns": [list(globs) for globs in patterns], "paths": list(paths)}
+    return [(some, every) for some, every in await run_isolated("globs", request, MATCH_SEC)]
 
 
 def _lines(changes: Sequence[Change], sign: str) -> str:
