@@ -12,7 +12,7 @@ TRAINER_NAMES := verifiers trl verl skyrl tinker
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-deploy check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -56,6 +56,9 @@ prices: setup
 check-tokens: setup agents $(ENGINE)/ready
 	PYTHONPATH=tests $(BIN)/python checks/tokens.py $(ENGINE)
 	PYTHONPATH=tests $(BIN)/python checks/tokens_serve.py $(ENGINE)
+
+check-deploy: setup
+	$(BIN)/python checks/deploy.py
 
 check-exports: setup agents $(READERS)/ready
 	PYTHONPATH=tests $(BIN)/python checks/exports.py $(READERS)
