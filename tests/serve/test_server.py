@@ -157,6 +157,17 @@ async def test_what_is_not_http_is_refused_with_400(sent: bytes) -> None:
         writer.close()
 
 
+async def test_what_is_not_http_in_a_request_without_a_reply_body_is_no_failure_of_the_server() -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+        assert await _is_cut_off(reader)
+        writer.close()
+    assert failures == []
+
+
 async def test_a_port_that_is_taken_is_named() -> None:
     with bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]

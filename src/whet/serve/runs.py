@@ -7,12 +7,12 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from whet.client.models import ArmView, ComparisonRequest, Event, RunRequest, RunView, Status
+from whet.client.models import ComparisonRequest, Event, RunRequest, RunView, Status
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Gateway, Limits
 from whet.gateway.limits import Spent
@@ -27,15 +27,14 @@ from whet.runs.run import Started, run_opened
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stats.compare import Key, RunPart
 from whet.runs.stats.compared import compare_and_rank
-from whet.runs.stats.summary import Tally, skill_names, sum_spent, tally, total
-from whet.runs.store.schema import connect, is_blank
-from whet.runs.store.store import DATABASE, Store
+from whet.runs.store.store import DATABASE
 from whet.serve.access import Caller, Scope, require_scope
 from whet.serve.budgets import has_limits
 from whet.serve.options import ServeOptions
 from whet.serve.problems import Code, Refused
 from whet.serve.run_budgets import find_limits, reserve, subtract
 from whet.serve.run_records import RunFiles, RunOutcome, RunRecord
+from whet.serve.run_views import has_begun, read_spent, read_view
 from whet.skill import Skill
 from whet.tasks import Task, select_tasks
 
@@ -107,7 +106,7 @@ class Runs:
         for record in await asyncio.to_thread(self._files.read_all):
             self._records[record.id] = record
             caller = self._callers.get(record.owner, Caller(record.owner, frozenset()))
-            spent = await asyncio.to_thread(_read_spent, self._files.run(record.id))
+            spent = await asyncio.to_thread(read_spent, self._files.run(record.id))
             if record.outcome is None:
                 self._start(record, caller)
             else:
@@ -153,7 +152,7 @@ class Runs:
         is_open = self._open.get(name)
         status = Status.DONE if is_open is None else Status.RUNNING if is_open.started else Status.QUEUED
         planned = self._count_planned(record.request)
-        return await asyncio.to_thread(_read_view, self._files.run(name), record, status, planned)
+        return await asyncio.to_thread(read_view, self._files.run(name), record, status, planned)
 
     async def list_runs(self, caller: Caller, limit: int = 100) -> list[RunView]:
         """The runs that the caller may see, the newest first."""
@@ -220,7 +219,7 @@ class Runs:
             return await self._host.part_of(caller)
         self._find(name, caller)
         folder = self._files.run(name)
-        if not _has_begun(folder / DATABASE):
+        if not has_begun(folder / DATABASE):
             raise Refused(Code.CONFLICT, f"run {name} has not begun yet")
         return RunPart(folder, name)
 
@@ -316,7 +315,7 @@ class Runs:
         """Keep the outcome, and count what was used in place of what was reserved. Without an outcome, the run is
         resumed later."""
         name = one.record.id
-        spent = await asyncio.to_thread(_read_spent, self._files.run(name))
+        spent = await asyncio.to_thread(read_spent, self._files.run(name))
         self._host.gateway_of(one.caller).add_spent(subtract(spent, one.reserved))
         if outcome is not None:
             record = one.record.model_copy(update={"outcome": outcome, "reason": reason})
@@ -379,55 +378,3 @@ def _choose(key: str, named: Sequence[str], offered: Sequence[str]) -> list[str]
     if not offered:
         raise Refused(Code.INVALID, f"this server offers no {key}")
     return list(dict.fromkeys(named)) or [offered[0]]
-
-
-def _read_spent(folder: Path) -> Spent:
-    """What a run has used so far."""
-    if not _has_begun(folder / DATABASE):
-        return Spent()
-    with Store.open_read(folder) as store:
-        return sum_spent(tally(store).values())
-
-
-def _read_view(folder: Path, record: RunRecord, status: Status, planned: int) -> RunView:
-    view = RunView(
-        id=record.id,
-        status=status,
-        outcome=record.outcome,
-        reason=record.reason,
-        planned=planned,
-        done=0,
-        created=record.created,
-    )
-    if not _has_begun(folder / DATABASE):
-        return view
-    with Store.open_read(folder) as store:
-        arms, names = tally(store), skill_names(store)
-    whole = total(arms.values())
-    shown = tuple(
-        _arm_view(agent, model, names[skill] if skill else None, arm) for (agent, model, skill), arm in arms.items()
-    )
-    return view.model_copy(update={"planned": whole.planned, "done": whole.planned - whole.not_run, "arms": shown})
-
-
-def _has_begun(database: Path) -> bool:
-    """Whether a run is in its file. The file is there a moment before."""
-    if not database.exists():
-        return False
-    with closing(connect(database, "ro")) as db:
-        return not is_blank(db)
-
-
-def _arm_view(agent: str, model: str, skill: str | None, arm: Tally) -> ArmView:
-    mean = arm.mean()
-    return ArmView(
-        agent=agent,
-        model=model,
-        skill=skill,
-        scored=arm.measured,
-        missing={str(cause): count for cause, count in sorted(arm.missing.items())},
-        not_run=arm.not_run,
-        mean=mean.mean if mean else None,
-        low=mean.low if mean else None,
-        high=mean.high if mean else None,
-    )

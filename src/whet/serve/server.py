@@ -89,6 +89,13 @@ class HttpProtocol(H11Protocol):
         self._stalled.end()
         super().resume_writing()
 
+    def send_400_response(self, msg: str) -> None:
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            # A reply is under way, or may not have a body.
+            self.transport.close()
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._stop_awaiting_header()
         super().handle_websocket_upgrade(event)
