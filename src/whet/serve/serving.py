@@ -91,7 +91,7 @@ async def open_server(
             open_service(options, config, env, callers=tokens.callers) as service,
             open_runs(service, options, config, tokens.callers) as runs,
             _report_ends(service, metrics, watch),
-            open_mcp(service, runs, tokens.callers) as mcp,
+            open_mcp(service, runs, tokens.callers, stopping) as mcp,
             metrics.watch_loop(),
         ):
             settings = OpenEnvSettings(options.max_sessions, options.session_idle_sec, options.done_after_rollout)

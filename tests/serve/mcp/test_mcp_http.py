@@ -148,6 +148,30 @@ async def test_a_rollout_continues_when_the_connection_is_lost(server: OpenServe
         assert (await call(client, "cancel_rollout", id=listed["id"]))["outcome"] == "cancelled"
 
 
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_call_that_waits_is_answered_when_the_server_stops(
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    at_work = asyncio.Event()
+
+    async def notice(progress: float, total: float | None, message: str | None) -> None:
+        if message and ": agent," in message:
+            at_work.set()
+
+    write_project(project)
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(project, monkeypatch))
+        client = await stack.enter_async_context(Client(f"{server.about.url}/mcp", mode=mode))
+        await client.list_tools()  # the client checks results against the schemas
+        running = asyncio.ensure_future(client.call_tool("run_task", {"task": SLOW}, progress_callback=notice))
+        await at_work.wait()
+        server.stop()
+        result = await running
+        assert result.structured_content["status"] == "running"
+        assert "wait_rollout" in result.structured_content["more"]
+    assert [record.message for record in caplog.records if record.exc_info] == []
+
+
 async def test_hostile_messages_are_refused_and_the_server_lives(
     server: OpenServer, project: Project, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,9 +2,9 @@
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
+from subprocess import PIPE, Popen, run
 from typing import IO, Any
 
 import pytest
@@ -25,7 +25,7 @@ def project_fixture(project: Project) -> Project:
 class Wire:
     """A client of its own, to see every byte."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Popen[str]) -> None:
         self.process = process
         self.stdin, self.stdout = _stream(process.stdin), _stream(process.stdout)
 
@@ -79,14 +79,14 @@ def wire(project: Project) -> Iterator[Wire]:
         process.kill()
 
 
-def start(project: Project, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start(project: Project, *options: str) -> Popen[str]:
+    return Popen(
         [sys.executable, "-m", "whet", "serve", "tasks", "--mcp-stdio", *options],
         cwd=project.path,
         env=project.environ(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
         text=True,
     )
 
@@ -120,8 +120,34 @@ def test_tools_are_listed_before_anything_of_a_run_is_loaded() -> None:
         "heavy = ('whet.runs', 'whet.rollout', 'whet.gateway', 'whet.client', 'whet.tasks', 'numpy', 'aiohttp')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+NOISY = """
+import contextlib, os, sys
+from whet.event_loop import run_coroutine
+from whet.serve.mcp.stdio import serve_stdio
+
+@contextlib.asynccontextmanager
+async def open_noisily():
+    print("noise of this process", flush=True)
+    os.system("echo noise of a child; cat")
+    yield None
+
+run_coroutine(serve_stdio(lambda: open_noisily))
+"""
+
+
+def test_whatever_prints_does_not_reach_the_client(project: Project) -> None:
+    with Popen([sys.executable, "-c", NOISY], stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
+        wire = Wire(process)
+        wire.initialize()
+        wire.send("ping", {}, 2)
+        wire.receive(2)
+        err = wire.end()
+    assert process.returncode == 0, err
+    assert err.splitlines() == ["noise of this process", "noise of a child"]
 
 
 def test_closing_stdin_ends_running_rollouts_and_the_next_server_continues_them(project: Project) -> None:
@@ -166,8 +192,9 @@ def test_several_servers_in_one_project_have_folders_of_their_own(project: Proje
     assert said == ["", "whet: another server has served; rollouts are kept in served-2\n"]
 
 
-def test_a_wrong_option_ends_it_with_a_line_on_stderr(project: Project) -> None:
+def test_the_client_is_answered_before_the_options_are_read_and_a_wrong_one_ends_the_server(project: Project) -> None:
     with start(project, "--concurrency", "0") as process:
+        assert Wire(process).initialize()["serverInfo"]["name"] == "whet"
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert out == ""

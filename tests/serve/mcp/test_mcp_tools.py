@@ -102,6 +102,7 @@ async def test_a_wait_ends_after_its_time_and_a_cancelled_rollout_leaves_no_box(
     assert waiting["status"] in {"queued", "running"}
     assert "wait_rollout" in waiting["more"]
     await until(project.boxes)
+    assert "not done" in await refuse(client, "read_trace", id=started["id"])
     ended = await call(client, "cancel_rollout", id=started["id"])
     assert (ended["outcome"], ended["reward"]) == ("cancelled", None)
     assert project.boxes() == []

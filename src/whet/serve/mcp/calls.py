@@ -159,7 +159,7 @@ async def _wait(call: Call, found: RolloutView | GroupView, seconds: float | Non
     begun = time.monotonic()
     while found.status is not Status.DONE:
         waited = time.monotonic() - begun
-        if seconds is not None and waited >= seconds:
+        if call.served.stopping.is_set() or (seconds is not None and waited >= seconds):
             break
         await call.report(waited, _describe_progress(found))
         pause = PROGRESS_SEC if seconds is None else min(PROGRESS_SEC, seconds - waited)

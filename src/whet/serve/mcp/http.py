@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from http import HTTPStatus
+from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -15,7 +16,7 @@ from whet.serve.access import Caller
 from whet.serve.guard import MOST_BODY_BYTES, caller_of
 from whet.serve.mcp.served import Served
 from whet.serve.mcp.server import Context, make_server
-from whet.serve.problems import Code
+from whet.serve.problems import Code, Refused
 from whet.serve.runs import Runs
 from whet.serve.service import Service
 
@@ -23,41 +24,52 @@ MOST_SESSIONS = 64
 """Sessions that one caller may have open. Clients of protocol 2026-07-28 need none."""
 IDLE_SEC = 1800.0
 """A session that sends nothing, and waits for nothing, is closed after this time."""
+GOODBYE_SEC = 3.0
+"""How long calls get to end when the server stops."""
 
 
 @asynccontextmanager
-async def open_mcp(service: Service, runs: Runs, callers: Iterable[Caller]) -> AsyncIterator[ASGIApp]:
-    """What answers MCP clients, for as long as this is open. Requests have passed the guard.
+async def open_mcp(
+    service: Service, runs: Runs, callers: Iterable[Caller], stopping: asyncio.Event
+) -> AsyncIterator[ASGIApp]:
+    """What answers MCP clients, for as long as this is open. Requests have passed the guard. When `stopping` is set,
+    calls end that wait for a rollout, and then all sessions.
 
     Every caller has sessions of its own: nobody can use another's, nor take all there are.
     """
-    served = Served(service, runs, _describe_rest)
+    served = Served(service, runs, _describe_rest, stopping)
     managers = {caller.name: _make_manager(served) for caller in callers}
+    calls: set[asyncio.Task[Any]] = set()
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        caller = caller_of(HTTPConnection(scope))
+        if stopping.is_set():
+            raise Refused(Code.DRAINING, "the server is about to stop")
+        caller, task = caller_of(HTTPConnection(scope)), asyncio.current_task()
+        assert task is not None
+        if scope["method"] == "POST":
+            calls.add(task)
+            task.add_done_callback(calls.discard)
         await managers[caller.name].handle_request(scope, receive, _refuse_as_busy(send))
 
-    running, over = asyncio.Event(), asyncio.Event()
+    async def keep_running() -> None:
+        async with AsyncExitStack() as stack:
+            for manager in managers.values():
+                await stack.enter_async_context(manager.run())
+            running.set()
+            await stopping.wait()
+            if calls:
+                await asyncio.wait(calls, timeout=GOODBYE_SEC)
+
+    running = asyncio.Event()
     with _quiet():
         # In a task of their own: the SDK's task groups must be left by the task that entered them.
-        keeping = asyncio.create_task(_keep_running(managers.values(), running, over))
+        keeping = asyncio.create_task(keep_running())
         try:
             await running.wait()
             yield answer
         finally:
-            over.set()
-            await keeping
-
-
-async def _keep_running(
-    managers: Iterable[StreamableHTTPSessionManager], running: asyncio.Event, over: asyncio.Event
-) -> None:
-    async with AsyncExitStack() as stack:
-        for manager in managers:
-            await stack.enter_async_context(manager.run())
-        running.set()
-        await over.wait()
+            keeping.cancel()
+            await asyncio.wait({keeping})
 
 
 @contextmanager

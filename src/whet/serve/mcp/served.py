@@ -1,7 +1,8 @@
 """What the tools call."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from whet.serve.runs import Runs
 from whet.serve.service import Service
@@ -15,3 +16,5 @@ class Served:
     runs: Runs
     describe_rest: Callable[[str], str]
     """How to get rows and files of the rollout with this id. They never are in an answer."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is about to stop: calls that wait return what there is."""
