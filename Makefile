@@ -6,13 +6,15 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/whet
 ENGINE := $(CACHE)/check-tokens
 READERS := $(CACHE)/check-exports
 SKILLOPT := $(CACHE)/check-skillopt
+SERVE := $(CACHE)/check-serve
+SERVE_CLIENTS := $(patsubst checks/openenv-%.txt,$(SERVE)/%/ready,$(wildcard checks/openenv-*.txt))
 TRAINERS := $(CACHE)/check-trainers
 TRAINER_NAMES := verifiers trl verl skyrl tinker
 # Tests wait for boxes and servers half of their time, so there is work for more of them than there are cores.
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-deploy check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-deploy check-tokens check-exports check-mine check-runs check-sharpen check-serve check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -68,6 +70,9 @@ check-mine: setup $(READERS)/ready
 
 check-skillopt: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)
+
+check-serve: setup agents $(SERVE_CLIENTS)
+	PYTHONPATH=tests $(BIN)/python checks/serve_openenv.py $(SERVE)
 
 check-sleep: setup agents $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
@@ -138,6 +143,12 @@ $(READERS)/ready: checks/readers.txt checks/readers-need.txt
 	$(PYTHON) -m venv $(READERS)
 	$(READERS)/bin/pip install $(PIP_QUIETLY) --requirement checks/readers-need.txt
 	$(READERS)/bin/pip install $(PIP_QUIETLY) --no-deps --ignore-requires-python --requirement checks/readers.txt
+	@touch $@
+
+# Each release of OpenEnv's client has an environment of its own.
+$(SERVE)/%/ready: checks/openenv-%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install $(PIP_QUIETLY) --requirement $<
 	@touch $@
 
 # Its mock world needs none of its dependencies.
