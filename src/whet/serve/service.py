@@ -8,6 +8,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,21 +36,20 @@ from whet.runs.export import collect_records
 from whet.runs.options import RecordOptions
 from whet.runs.scheduler import FILE_LOG
 from whet.runs.stats.compare import RunPart
-from whet.runs.store.served import RequestRow, ServedRow
+from whet.runs.store.served import ServedRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.runs.stored_run import StoredRollout, load_rollout
 from whet.serve.access import Caller, Scope, require_scope
 from whet.serve.budgets import Budgets
-from whet.serve.events import EventLog, read_events
-from whet.serve.groups import counted_rollouts, make_group
+from whet.serve.groups import counted_rollouts
+from whet.serve.lookup import Lookup, require_reading
 from whet.serve.policies import Policies
 from whet.serve.problems import Code, Refused
 from whet.serve.reading import StoreReader
-from whet.serve.requests import Offer, Terms
+from whet.serve.requests import Offer
 from whet.serve.runner import ALL, Runner, StoreFailingError
 from whet.serve.submitting import Submitter
-from whet.serve.views import ViewReader
 from whet.serve.worker import CheckModel
 from whet.skill import Skill
 from whet.tasks import Task
@@ -58,8 +58,6 @@ from whet.version import __version__
 
 PAUSED = "paused"
 """Under this key the store has the models whose rollouts are not started."""
-MOST_LISTED = 1000
-"""Rollouts of one page."""
 STORE_RETRY_SEC = 10.0
 """After how many seconds a client may try again when the store cannot be written."""
 
@@ -84,6 +82,7 @@ class Service:
         self._offer, self._policies, self._budgets = offer, policies, budgets
         self._runner, self._submitter = runner, submitter
         self._writer, self._read, self._check_update = writer, read, check_update
+        self._lookup = Lookup(read, runner, policies)
         self._updating = asyncio.Lock()
 
     # Rollouts and groups
@@ -96,112 +95,83 @@ class Service:
             name = await self._submitter.submit(request, caller, key)
         except sqlite3.OperationalError as error:
             raise _unwritable(self._runner.note_failure(error)) from error
-        return await self._group(name)
+        return await self._lookup.group(name)
 
     async def rollout(self, name: str, caller: Caller) -> RolloutView:
         """A rollout as it is now."""
-        await self._find(name, caller)
-        return await self._view(name)
+        await self._lookup.find(name, caller)
+        return await self._lookup.view(name)
 
     async def wait(self, name: str, caller: Caller, seconds: float) -> RolloutView:
         """The rollout when it is done, or as it is after so many seconds."""
-        await self._find(name, caller)
+        await self._lookup.find(name, caller)
         await self._wait([name], seconds)
-        return await self._view(name)
+        return await self._lookup.view(name)
 
     async def cancel(self, name: str, caller: Caller) -> RolloutView:
         """End a rollout, queued or running; returns when its box is gone. One that is done stays as it is."""
         require_scope(caller, Scope.RUN)
-        await self._find(name, caller)
+        await self._lookup.find(name, caller)
         await self._cancel([name])
-        return await self._view(name)
+        return await self._lookup.view(name)
 
     async def group(self, name: str, caller: Caller) -> GroupView:
         """A group as it is now."""
-        await self.members(name, caller)
-        return await self._group(name)
+        await self._lookup.members(name, caller)
+        return await self._lookup.group(name)
 
     async def wait_group(self, name: str, caller: Caller, seconds: float) -> GroupView:
         """The group when all its rollouts are done, or as it is after so many seconds."""
-        await self._wait(await self.members(name, caller), seconds)
-        return await self._group(name)
+        await self._wait(await self._lookup.members(name, caller), seconds)
+        return await self._lookup.group(name)
 
     async def cancel_group(self, name: str, caller: Caller) -> GroupView:
         """End the rollouts of a group that are not done."""
         require_scope(caller, Scope.RUN)
-        await self._cancel(await self.members(name, caller))
-        return await self._group(name)
+        await self._cancel(await self._lookup.members(name, caller))
+        return await self._lookup.group(name)
+
+    async def members(self, name: str, caller: Caller) -> list[str]:
+        """The ids of all rollouts of a group, by their places in it. Also of those that its `on_failure` drops."""
+        return await self._lookup.members(name, caller)
 
     async def list_rollouts(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> list[RolloutView]:
         """The newest first. `before` is the id of the last one of the page before."""
-        _require_reading(caller)
-        if before is not None:
-            await self._find(before, caller)
-        if status is not None and status not in {*Status}:
-            raise Refused(Code.INVALID, f"status is '{status}'; expected one of: {', '.join(Status)}")
-        owner, most = None if caller.may(Scope.ADMIN) else caller.name, min(limit, MOST_LISTED)
-        running = self._runner.running_ids
-        done = None if status is None else status == Status.DONE
-
-        def read(store: Store) -> list[RolloutView]:
-            rows = store.served.page(
-                owner,
-                most,
-                before,
-                done=done,
-                among=running if status == Status.RUNNING else None,
-                besides=running if status == Status.QUEUED else (),
-            )
-            views = ViewReader(store, self._policies.log)
-            return [views.view(row) for row in rows]
-
-        return await self._show(read)
+        return await self._lookup.page(caller, status, limit, before)
 
     async def events(self, name: str, caller: Caller, after: int = 0) -> AsyncIterator[Event]:
         """The events of a rollout from number `after` + 1 on, the past ones at once; ends after `done`."""
-        await self._find(name, caller)
-        log = await self._log(name)
-        while True:
-            found = log.after(after) if log is not None else None
-            if found is None:
-                found = [event for event in await self._read(partial(read_events, rollout=name)) if event.id > after]
-            for event in found:
+        await self._lookup.find(name, caller)
+        async with aclosing(self._lookup.events(name, after)) as found:
+            async for event in found:
                 yield event
-                after = event.id
-                if event.type == "done":
-                    return
-            if log is None:
-                return
-            after = log.skip_stored(after)
-            if log.after(after) == []:
-                await log.wait()
 
     # What is kept of a rollout
 
     async def stored(self, name: str, caller: Caller) -> StoredRollout:
         """A rollout that is done, as `whet.load` gives it: result, exchanges, trace, logs."""
-        _require_done([await self._find(name, caller)])
+        _require_done([await self._lookup.find(name, caller)])
         return await asyncio.to_thread(load_rollout, self._read.folder, name)
 
     async def files(self, name: str, caller: Caller) -> Mapping[str, bytes]:
         """The small files that the agent left in the working directory, by their paths there."""
-        _require_done([await self._find(name, caller)])
+        _require_done([await self._lookup.find(name, caller)])
         return await self._read(partial(_read_files, rollout=name))
 
     async def rows(self, rollouts: list[str], caller: Caller, options: RecordOptions) -> RowsView:
         """Training rows of rollouts that are done. Advantages are computed within their groups."""
-        found = [await self._find(name, caller) for name in rollouts]
+        found = [await self._lookup.find(name, caller) for name in rollouts]
         _require_done(found)
-        groups = [await self._group(name) for name in dict.fromkeys(row.request for row in found)]
+        groups = [await self._lookup.group(name) for name in dict.fromkeys(row.request for row in found)]
         counted = {one.id: one for group in groups for one in counted_rollouts(group)}
         return await self._collect([name for name in rollouts if name in counted], counted.values(), options)
 
     async def group_rows(self, name: str, caller: Caller, options: RecordOptions) -> RowsView:
         """Training rows of a group that is done, after its `on_failure`, `min_group` and staleness."""
-        await self.members(name, caller)
-        group = await self._group(name)
+        await self._lookup.members(name, caller)
+        group = await self._lookup.group(name)
         if group.status is not Status.DONE:
             raise Refused(Code.CONFLICT, f"group {name} is not done", 1)
         counted = counted_rollouts(group) if group.complete else []
@@ -232,7 +202,7 @@ class Service:
 
     async def tasks(self, caller: Caller) -> list[TaskView]:
         """The served set, in its order."""
-        _require_reading(caller)
+        require_reading(caller)
         return [
             TaskView(id=task.id, instruction=task.instruction, split=task.split, tags=task.tags, metadata=task.metadata)
             for task in self._offer.tasks.values()
@@ -240,12 +210,12 @@ class Service:
 
     async def agents(self, caller: Caller) -> list[AgentView]:
         """The agents that requests may name, the default first."""
-        _require_reading(caller)
+        require_reading(caller)
         return [AgentView(name=name, default=not place) for place, name in enumerate(self._offer.agents)]
 
     async def skills(self, caller: Caller) -> list[SkillView]:
         """The skills that requests may name."""
-        _require_reading(caller)
+        require_reading(caller)
         default = self._offer.default_skill
         return [
             SkillView(name=name, digest=skill.digest, default=skill == default)
@@ -254,7 +224,7 @@ class Service:
 
     async def models(self, caller: Caller) -> list[ModelView]:
         """The models that requests may name, the default first."""
-        _require_reading(caller)
+        require_reading(caller)
         return [self._model_view(name, caller) for name in self._policies.names]
 
     async def update_model(self, name: str, update: ModelUpdate, caller: Caller) -> ModelView:
@@ -391,76 +361,6 @@ class Service:
             rollouts = {name for name, _ in await self._read(lambda store: store.served.rollouts_by(caller.name))}
         return RunPart(self._read.folder, "served", rollouts)
 
-    # Looking up
-
-    async def _find(self, name: str, caller: Caller) -> ServedRow:
-        """A rollout that the caller may see."""
-        _require_reading(caller)
-
-        def read(store: Store) -> tuple[ServedRow, str] | None:
-            row = store.served.rollout(name)
-            if row is None or (request := store.served.request(row.request)) is None:
-                return None
-            return row, request.owner
-
-        found = await self._read(read)
-        if found is None or not (caller.may(Scope.ADMIN) or found[1] == caller.name):
-            raise Refused(Code.NOT_FOUND, f"there is no rollout '{name[:200]}'")
-        return found[0]
-
-    async def members(self, name: str, caller: Caller) -> list[str]:
-        """The ids of all rollouts of a group, by their places in it. Also of those that its `on_failure` drops."""
-        _require_reading(caller)
-        request, rows = await self._read(lambda store: (store.served.request(name), store.served.rollouts_of(name)))
-        if request is None or not (caller.may(Scope.ADMIN) or request.owner == caller.name):
-            raise Refused(Code.NOT_FOUND, f"there is no group '{name[:200]}'")
-        return [row.rollout for row in rows]
-
-    async def _view(self, name: str) -> RolloutView:
-        def read(store: Store) -> list[RolloutView]:
-            row = store.served.rollout(name)
-            return [ViewReader(store, self._policies.log).view(row)] if row else []
-
-        (view,) = await self._show(read)
-        return view
-
-    async def _group(self, name: str) -> GroupView:
-        request: list[tuple[RequestRow, Terms]] = []
-
-        def read(store: Store) -> list[RolloutView]:
-            views = ViewReader(store, self._policies.log)
-            request[:] = [views.request(name)]
-            return [views.view(row) for row in store.served.rollouts_of(name)]
-
-        rollouts = await self._show(read)
-        return make_group(*request[0], rollouts)
-
-    async def _show(self, read: Callable[[Store], list[RolloutView]]) -> list[RolloutView]:
-        """Stored rollouts, with the progress of those that are not done."""
-        while True:
-            views = await self._read(read)
-            shown = [self._add_progress(view) for view in views]
-            if None not in shown:
-                return [view for view in shown if view is not None]
-
-    def _add_progress(self, view: RolloutView) -> RolloutView | None:
-        """None when the rollout was done after it was read."""
-        if view.status is Status.DONE:
-            return view
-        if (one := self._runner.open.get(view.id)) is None:
-            return None
-        return view.model_copy(
-            update={"status": one.status, "phase": one.phase, "place": self._runner.queue.place(view.id)}
-        )
-
-    async def _log(self, name: str) -> EventLog | None:
-        """The events of a rollout that is not done."""
-        one = self._runner.open.get(name)
-        if one is not None and one.log is None:
-            recorded = len(await self._read(partial(read_events, rollout=name)))
-            return None if one.done.is_set() else one.open_log(recorded)
-        return one.log if one is not None else None
-
     async def _wait(self, names: Iterable[str], seconds: float) -> None:
         """Wait until these rollouts are done, at most so long."""
         try:
@@ -488,12 +388,6 @@ class Service:
 
 def _unwritable(error: Exception) -> Refused:
     return Refused(Code.BUSY, f"the store of this server cannot be written: {error}; try again later", STORE_RETRY_SEC)
-
-
-def _require_reading(caller: Caller) -> None:
-    """Refused unless the caller may read its rollouts. Whoever may start them may."""
-    if not caller.may(Scope.RUN):
-        require_scope(caller, Scope.READ)
 
 
 def _require_format(name: str) -> None:
