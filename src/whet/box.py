@@ -188,8 +188,9 @@ class Box(Protocol):
         """Kill every process. Callers that wait for one get its exit code and its output."""
         ...
 
-    async def protect_workdir(self) -> None:
-        """Keep commands started later from changing the working directory, until the box is sealed."""
+    async def protect(self, path: str) -> None:
+        """Keep commands started later from changing a folder of the box, such as its working directory, until the
+        box is sealed."""
         ...
 
     async def show(self, source: Path, name: str) -> str:

@@ -27,6 +27,32 @@ async def test_the_instruction_is_there_for_the_agent_and_for_the_judge_and_stay
     assert (await attempted(task, shell(script))).score == 1
 
 
+async def test_what_set_up_leaves_in_the_home_is_there_for_the_judge_and_the_agent_cannot_change_it() -> None:
+    kept = "/home/user/check.sh"
+    setup = (
+        f"echo 'grep -qx right answer.txt' > {kept}",
+        "mkdir -p /home/user/data/deep; echo 1 > /home/user/data/deep/x",
+    )
+    task = openenv_task(f"sh {kept}", "test -f /home/user/data/deep/x", "echo 1 > /home/user/notes").model_copy(
+        update={"setup": setup}
+    )
+    script = f"""
+        cat {kept} > seen.txt
+        echo true > {kept}; rm -rf {kept} /home/user/data; mv {kept} {kept}.old; chmod 0 /home/user {kept}; true
+    """
+    done = await attempted(task, shell(script))
+    assert [one["exit_code"] for one in done.result.judgements["verify"].details["commands"]] == [2, 0, 0]
+    assert (await attempted(task, shell(f"{script}\necho right > answer.txt"))).score == 1
+
+
+async def test_work_that_a_verify_command_runs_sees_the_home_and_cannot_change_it() -> None:
+    task = openenv_task("whet-untrusted sh ./work", "grep -qx kept /home/user/data").model_copy(
+        update={"setup": ("echo kept > /home/user/data",)}
+    )
+    done = await attempted(task, shell("echo 'cat /home/user/data && ! echo gone > /home/user/data' > work"))
+    assert done.score == 1
+
+
 PLANTED = {
     "a reward": f"mkdir -p {VERIFIER}; echo 1 > {VERIFIER}/reward.txt",
     "a reward as JSON": f"echo '{{\"reward\": 1}}' > {VERIFIER}/reward.json",

@@ -11,7 +11,7 @@ from whet.ids import digest
 from whet.rollout.result import CommandResult
 from whet.scoring.commands import command_result
 from whet.tasks import Task
-from whet.tasks.task import OPENENV_TASK, OPENENV_WORKDIR
+from whet.tasks.task import OPENENV_HOME, OPENENV_TASK, OPENENV_WORKDIR
 
 
 class SetupError(Exception):
@@ -26,7 +26,10 @@ async def set_up(box: Box, task: Task, env: Mapping[str, str], done: list[Comman
         await _show_data(box, name, await box.show(folder, f"data-{digest(name.encode())[:8]}"), task.limits.setup_sec)
     await _run_commands(box, task, env, done)
     if task.read_only:
-        await box.protect_workdir()
+        await box.protect(box.workdir)
+    if box.workdir == OPENENV_WORKDIR:
+        # What set-up put there may be what verifies the work.
+        await box.protect(OPENENV_HOME)
 
 
 async def show_instruction(box: Box, task: Task) -> None:

@@ -58,8 +58,8 @@ class LocalBox(HostBox):
     async def show(self, source: Path, name: str) -> str:  # noqa: ARG002 - all of the host is visible
         return str(source)
 
-    async def protect_workdir(self) -> None:
-        raise SandboxError("sandbox 'local' cannot keep the working directory from being changed")
+    async def protect(self, path: str) -> None:
+        raise SandboxError(f"sandbox 'local' cannot keep {path} from being changed")
 
     def _path_in_box(self, name: str) -> str:
         return str(self._folder.path / name)

@@ -22,6 +22,8 @@ class View:
     """Paths as commands see them -> writable host folders."""
     shown: dict[str, Path] = field(default_factory=dict)
     """Paths as commands see them -> read-only host folders and files."""
+    protected: set[str] = field(default_factory=set)
+    """Those of `places` that are not writable after all."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of every command."""
     ends_first: bool = False

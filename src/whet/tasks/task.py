@@ -25,9 +25,11 @@ SKILL_SECTION = "{skill_section}"
 """Where the skill goes in a task's system prompt."""
 WORKDIR = "/workspace"
 """The default working directory of an agent."""
+OPENENV_HOME = "/home/user"
 OPENENV_WORKDIR, OPENENV_TASK, OPENENV_LOGS = "/home/user/workdir", "/home/user/task", "/home/user/logs"
 """Paths that tasks of OpenEnv name. A box with this working directory has the instruction in instruction.md of the
-second one, and the third one is /logs. Judges have the third one in every box."""
+second one, and the third one is /logs. Judges have the third one in every box. Only set-up and verify commands can
+write to the home itself."""
 
 
 def _without_nul(text: str) -> str:

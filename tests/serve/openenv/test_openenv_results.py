@@ -135,15 +135,20 @@ async def test_commands_find_the_paths_of_openenv(tmp_path: Path) -> None:
         result = await server.run(
             **{
                 **DO,
-                "setup": ["test $(pwd) = /home/user/workdir", "echo 1 > /home/user/workdir/given.txt"],
+                "setup": [
+                    "test $(pwd) = /home/user/workdir",
+                    "echo 1 > /home/user/workdir/given.txt",
+                    "echo 'print(1)' > /home/user/test.py",
+                ],
                 "verify": [
                     "cat /home/user/task/instruction.md",
                     "test -f /home/user/workdir/given.txt",
                     "test -d /home/user/logs/verifier",
+                    "python3 /home/user/test.py",
                 ],
             }
         )
-    assert [one.exit_code for one in (*result.setup_results, *result.verify_results)] == [0] * 5
+    assert [one.exit_code for one in (*result.setup_results, *result.verify_results)] == [0] * 7
     assert result.verify_results[0].stdout.strip() == "Write right."
 
 

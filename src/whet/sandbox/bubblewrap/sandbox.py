@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import posixpath
 import resource
 import shutil
 import socket
@@ -25,8 +26,8 @@ from whet.sandbox.bubblewrap.seccomp import filter_program
 from whet.sandbox.disk.folder import MARK, BoxFolder, box_folder, box_users, make_in_thread
 from whet.sandbox.hostbox import HostBox, at_most
 from whet.sandbox.process import ProcessEnd, TreeProcess, stdin_file
-from whet.sandbox.view import PROGRAMS, View
-from whet.tasks.task import OPENENV_LOGS, OPENENV_TASK, OPENENV_WORKDIR, WORKDIR, TaskLimits
+from whet.sandbox.view import PROGRAMS, View, hand_over
+from whet.tasks.task import OPENENV_HOME, OPENENV_LOGS, OPENENV_TASK, OPENENV_WORKDIR, WORKDIR, TaskLimits
 
 MODEL_PORT = 41_100
 HOME = "/home/agent"
@@ -107,6 +108,9 @@ class BubblewrapBox(HostBox):
             raise SandboxError(f"working directory '{workdir}' is a place that the box needs for itself")
         self._paths = {**SEEN, "work": workdir}
         super().__init__(folder, limits)
+        if workdir == OPENENV_WORKDIR:
+            for name in ("", *(posixpath.basename(path) for path in (OPENENV_WORKDIR, OPENENV_TASK, OPENENV_LOGS))):
+                folder.make(posixpath.join("user", name).rstrip("/"), folder.users.agent)
         self._root, self.python = _root_arguments(folder)
         self._filter = filter_program()
         self._starter = Starter()
@@ -133,6 +137,10 @@ class BubblewrapBox(HostBox):
         if (self._paths["work"] == OPENENV_WORKDIR or not agents) and not view.sees(OPENENV_LOGS):
             logs = {path: folder for path, folder in view.places.items() if f"{path}/".startswith("/logs/")}
             view.places.update({f"{OPENENV_LOGS}{path.removeprefix('/logs')}": folder for path, folder in logs.items()})
+        if self._paths["work"] == OPENENV_WORKDIR:
+            view.places[OPENENV_HOME] = self._folder.path / "user"
+            if not agents and home == "home":
+                view.protected.add(OPENENV_HOME)
         return view
 
     async def connect(self, serve: Serve) -> str:
@@ -153,11 +161,13 @@ class BubblewrapBox(HostBox):
         self._view.shown[f"{PROGRAMS}/{name}"] = folder
         return f"{PROGRAMS}/{name}"
 
-    async def protect_workdir(self) -> None:
-        self._view.shown[self.workdir] = self._folder.path / "work"
+    async def protect(self, path: str) -> None:
+        self._view.protected.add(path)
 
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
         planted = super()._hand_to_judge(show_logs)
+        if self._paths["work"] == OPENENV_WORKDIR:
+            hand_over([self._folder.path / "user"], self._folder.users.judge)
         # Programs without HOME in their environment look it up here; they must not find the agent's.
         passwd = self._folder.path / "support" / "judge-passwd"
         _write_public(passwd, ETC["passwd"].replace(HOME, JUDGE_HOME))
@@ -215,7 +225,7 @@ class BubblewrapBox(HostBox):
             *self._root,
         ]
         for path, folder in sorted(view.places.items()):  # a folder before its contents
-            options += ["--bind", str(folder), path]
+            options += ["--ro-bind" if path in view.protected else "--bind", str(folder), path]
         for path, folder in view.shown.items():
             options += ["--ro-bind", str(folder), path]
         for name, value in self._variables(view, {"USER": "agent", **env}).items():
