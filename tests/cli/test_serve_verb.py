@@ -25,7 +25,7 @@ SCRIPT = """
 when.user = "slow"
 [[scene.reply]]
 text = "4"
-delay = 2
+delay = 5
 [[scene]]
 when.user = "stuck"
 [[scene.reply]]

@@ -14,7 +14,7 @@ from whet.runs.stored_run import load
 from whet.serve.rest import streams
 from whet.testing import Reply
 
-SLOW = answers("slow", Reply(text="4", delay=1.0))
+SLOW = answers("slow", Reply(text="4", delay=2.5))
 STUCK = answers("stuck", Reply(text="4", delay=60))
 QUICK = answers(".", Reply(text="4"))
 QUESTION = {"instruction": "2 + 2?", "answer": "4"}
@@ -123,7 +123,7 @@ async def test_a_client_with_a_short_time_out_survives_a_long_wait(
     monkeypatch.setattr(streams, "PULSE_SEC", 0.1)
     async with open_test_server(tmp_path, SLOW) as world:
         body = {**QUESTION, "instruction": "slow"}
-        reply = await world.client.post("/v1/rollouts?wait=60", json=body, timeout=httpx2.Timeout(20, read=0.8))
+        reply = await world.client.post("/v1/rollouts?wait=60", json=body, timeout=httpx2.Timeout(20, read=2))
         assert reply.text.startswith("     ")
         assert reply.json()["rollouts"][0]["reward"] == 1.0
 

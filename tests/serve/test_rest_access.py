@@ -96,7 +96,6 @@ async def test_a_key_of_a_client_is_never_in_a_refusal(tmp_path: Path) -> None:
 
 
 async def test_bodies_are_bounded_and_their_senders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "BODY_SEC", 0.2)
     async with open_test_server(tmp_path) as world:
         large = b" " * (guard.MOST_BODY_BYTES + 1)
 
@@ -106,6 +105,7 @@ async def test_bodies_are_bounded_and_their_senders_are_told(tmp_path: Path, mon
         for content in (large, chunks()):
             refused = await world.client.post("/v1/rollouts", content=content, headers=JSON)
             assert (refused.status_code, refused.json()["code"]) == (413, "too-large")
+        monkeypatch.setattr(guard, "BODY_SEC", 0.2)
         host, port = httpx2.URL(world.url).host, httpx2.URL(world.url).port
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"POST /v1/rollouts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
