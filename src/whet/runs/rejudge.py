@@ -28,6 +28,7 @@ from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
 from whet.runs.run import FORK, fork_name, read_task_paths
 from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.store.schema import RolloutRow, TaskRow
+from whet.runs.store.served import FROM_REQUEST
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
@@ -328,7 +329,8 @@ def with_judges(task: Task, judges: Judges) -> Task:
 def _tasks(request: RejudgeOptions) -> dict[str, Task]:
     """The tasks of the run, with their present judges. UserError when the work that they ask for has changed."""
     with Store.open_read(request.run) as store:
-        rows, source = store.tasks(), request.tasks or read_task_paths(store)
+        rows = [row for row in store.tasks() if row.origin != FROM_REQUEST]
+        source = request.tasks or read_task_paths(store)
     if not source:
         raise UserError(f"{request.run}: the run does not record where its tasks are; set `tasks`")
     found = {task.id: task for task in read_tasks(source)}
@@ -348,15 +350,18 @@ def _adopt_judges(store: Store, tasks: Mapping[str, Task]) -> None:
     about = store.get(FORK)
     forked = fork_name(about) if about else ""
     for row in store.tasks():
-        task = tasks[row.id]
-        if row.digest == task.digest:
+        task = tasks.get(row.id)
+        if task is None or row.digest == task.digest:
             continue
         before = task.model_copy(update={"digest": row.digest})
         rollouts = [one for one in store.rollouts() if one.task == row.id]
         arms = {one.id: (one.agent, one.model, one.skill, one.sample, forked) for one in rollouts}
+        (new,) = task_rows([task])
+        if arms.keys() <= store.served_groups(arms).keys():
+            store.change_task(new, {})  # clients know its rollouts by their names
+            continue
         if any(name != rollout_id(before, *arm) for name, arm in arms.items()):
             continue  # its rollouts are named by another rule, as those of `whet sharpen` are
-        (new,) = task_rows([task])
         store.change_task(new, {name: rollout_id(task, *arm) for name, arm in arms.items()})
 
 

@@ -14,6 +14,7 @@ from whet.gateway import Model
 from whet.rollout.resources import RunResources
 from whet.runs.config import NO_MODEL, ModelConfig
 from whet.runs.options import MODEL_FREE
+from whet.runs.store.served import FROM_REQUEST
 from whet.scoring import judges_of
 from whet.serve.policies import REPORTING
 from whet.serve.problems import Code, Refused
@@ -180,7 +181,7 @@ def describe_task(request: RolloutRequest) -> Task:
     }
     given = {name: value for name, value in fields.items() if value is not None}
     try:
-        task = with_digest(Task.model_validate({"id": "-", "origin": "request", **given}))
+        task = with_digest(Task.model_validate({"id": "-", "origin": FROM_REQUEST, **given}))
     except ValidationError as error:
         raise Refused(Code.INVALID, explain(error, "request", Task)[0]) from error
     name = re.sub(r"[^\w.-]+", "-", request.task_id)[:TASK_NAME].strip("-") or "task"

@@ -1,6 +1,7 @@
 """Views of rollouts: what the store has of them, and what is known of those that are not done."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from whet.client.models import CommandView, Outcome, RolloutView, Status, Usage
@@ -60,6 +61,8 @@ class ViewReader:
             "metadata": terms.metadata,
         }
         last = next((one for one in reversed(attempts) if one.has_result), None)
+        if last is not None and last.value is not None and served.outcome in {Outcome.FAILED, Outcome.UNSCORED}:
+            served = replace(served, outcome=Outcome.SCORED, cause=None, reason="")  # it was judged again since
         if last is not None and served.outcome is not None:
             assert last.result is not None
             shown |= _describe_result(last.result, Outcome(served.outcome))

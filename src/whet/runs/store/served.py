@@ -9,6 +9,9 @@ from typing import Any
 from whet.runs.store import schema
 from whet.runs.store.blobs import Blobs
 
+FROM_REQUEST = "request"
+"""The origin of a task that a client described. It is nowhere but in the request."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
