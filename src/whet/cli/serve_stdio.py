@@ -1,10 +1,12 @@
 """`whet serve --mcp-stdio`: answers the client that started it before the options are read, which takes a second."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.output import say
 from whet.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ def serve_client(read_options: "Callable[[], ServeOptions]") -> None:
 
     require_extra("mcp", "serve", "servers")
     from whet.serve.mcp.stdio import serve_stdio
+
+    if sys.stdin.isatty():
+        say("this waits for an MCP client on stdin, which starts it itself; Ctrl-C ends it", err=True)
 
     def prepare() -> "OpenServed":
         from functools import partial

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp.client import Client
@@ -177,29 +178,31 @@ async def test_arms_are_compared(client: Client) -> None:
     assert pair["tasks"] == 2
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "words"),
-    [
-        ("run_task", {"task": "nothing"}, "nothing"),
-        ("run_task", {"task": RIGHT, "agent": "nobody"}, "nobody"),
-        ("run_task", {"task": RIGHT, "model": "other"}, "other"),
-        ("run_task", {"task": RIGHT, "skill": "other"}, "other"),
-        ("run_task", {"task": RIGHT, "smaples": 2}, "did you mean 'samples'"),
-        ("run_rollout", {}, "exactly one of them"),
-        ("run_rollout", {"instruction": "x", "samples": 1000}, "at most 32"),
-        ("get_rollout", {"id": "nothing"}, "nothing"),
-        ("wait_rollout", {"id": "nothing"}, "nothing"),
-        ("cancel_rollout", {"id": "nothing"}, "nothing"),
-        ("read_trace", {"id": "nothing"}, "nothing"),
-        ("compare", {"run": "nothing"}, "nothing"),
-        ("run_rolout", {}, "did you mean 'run_rollout'"),
-    ],
-)
-async def test_errors_say_what_was_expected(client: Client, tool: str, arguments: dict[str, str], words: str) -> None:
-    message = await refuse(client, tool, **arguments)
-    assert words in message
-    assert "Traceback" not in message
-    assert len(message) < 1000
+WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("run_task", {"task": "nothing"}, "nothing"),
+    ("run_task", {"task": RIGHT, "agent": "nobody"}, "nobody"),
+    ("run_task", {"task": RIGHT, "model": "other"}, "other"),
+    ("run_task", {"task": RIGHT, "skill": "other"}, "other"),
+    ("run_task", {"task": RIGHT, "smaples": 2}, "did you mean 'samples'"),
+    ("run_rollout", {}, "exactly one of them"),
+    ("run_rollout", {"instruction": "x", "samples": 1000}, "at most 32"),
+    ("run_rollout", {"instruction": "x", "max_seconds": -1}, "greater than 0"),
+    ("get_rollout", {"id": "nothing"}, "nothing"),
+    ("wait_rollout", {"id": "nothing"}, "nothing"),
+    ("cancel_rollout", {"id": "nothing"}, "nothing"),
+    ("read_trace", {"id": "nothing"}, "nothing"),
+    ("compare", {"run": "nothing"}, "nothing"),
+    ("run_rolout", {}, "did you mean 'run_rollout'"),
+]
+
+
+async def test_errors_say_what_was_expected(client: Client) -> None:
+    for tool, arguments, words in WRONG_CALLS:
+        message = await refuse(client, tool, **arguments)
+        assert words in message, (tool, arguments)
+        assert "Traceback" not in message
+        assert len(message) < 1000
+    assert (await call(client, "list_rollouts"))["rollouts"] == [], "nothing was started"
 
 
 async def test_a_large_answer_of_the_agent_stays_bounded(client: Client) -> None:

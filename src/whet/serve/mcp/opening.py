@@ -55,4 +55,4 @@ def _name_folders(first: Path) -> Iterator[Path]:
 
 def _describe_rest(folder: Path, rollout: str) -> str:
     run = shlex.quote(str(folder))
-    return f"all of it: whet show {run} {rollout}; rows for training: whet export {run}"
+    return f"all of it: whet show {run} {rollout}; training rows: whet export {run} --format rows --out FILE"
