@@ -1,6 +1,7 @@
 """OpenCodeEnv: the methods of OpenEnv's own client, synchronous and asynchronous."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 from support.openenv_world import OpenEnvServer, open_openenv
 from support.serve_world import RIGHT, WRITES
 from support.waiting import until
+from support.whet_program import REPOSITORY
 from whet.client import AsyncOpenCodeEnv, OpenCodeEnv
 from whet.client.openenv import CallToolAction, ListToolsAction, RolloutResult
 from whet.serve.openenv.environment import OpenEnvSettings
+from whet.testing import Scene, Script, ScriptedModel, call, say
 
 DO: dict[str, Any] = {"model": "m", "instruction": "Write right.", "agent": WRITES, "verify": [RIGHT]}
 
@@ -78,3 +81,17 @@ async def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(Exception, match="connect"):
         await asyncio.to_thread(use)
+
+
+async def test_the_example_of_the_documentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (REPOSITORY / "docs/serve/openenv.md").read_text()
+    (example, *_) = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    work = call("bash", command="echo 'def binary_search(arr, target): return -1' > binary_search.py")
+    script = Script(scenes=(Scene(replies=(work, say("Done."))),))
+    async with (
+        ScriptedModel(script, tokens=True) as model,
+        open_openenv(tmp_path, agents=("loop",), allow=(model.url.removeprefix("http://"),)) as server,
+    ):
+        here = example.replace("http://127.0.0.1:8000", server.url).replace("http://127.0.0.1:8001", model.url)
+        await asyncio.to_thread(exec, here, {})
+    assert capsys.readouterr().out == "1.0 2\n"
