@@ -79,16 +79,17 @@ def build_image(scratch: Path) -> None:
 
 def _show_pip_settings(scratch: Path) -> list[str]:
     """The options that show the machine's settings of pip, with its certificates, to a build."""
-    certificate, options = os.environ.get("PIP_CERT"), []
-    for number, path in enumerate(map(Path, ("/etc/pip.conf", Path.home() / ".config/pip/pip.conf"))):
+    certificate, options = os.environ.get("PIP_CERT"), ["-v", f"{scratch}:/pip:ro"]
+    settings = {"PIP_CONFIG_FILE": Path.home() / ".config/pip/pip.conf", "": Path("/etc/pip.conf")}
+    for variable, path in settings.items():
         if path.is_file():
-            text, copied = path.read_text(), scratch / f"pip-{number}.conf"
-            copied.write_text(text.replace(certificate, "/certificates/bundle.crt") if certificate else text)
-            target = "/etc/pip.conf" if not number else "/root/.config/pip/pip.conf"
-            options += ["-v", f"{copied}:{target}:ro"]
+            text, name = path.read_text(), f"{variable or 'global'}.conf"
+            (scratch / name).write_text(text.replace(certificate, "/pip/bundle.crt") if certificate else text)
+            shown = ["--env", f"{variable}=/pip/{name}"] if variable else ["-v", f"{scratch / name}:/etc/pip.conf:ro"]
+            options += shown
     if certificate:
         shutil.copy(certificate, scratch / "bundle.crt")
-        options += ["-v", f"{scratch}:/certificates:ro", "--env", "PIP_CERT=/certificates/bundle.crt"]
+        options += ["--env", "PIP_CERT=/pip/bundle.crt"]
     return options
 
 

@@ -24,13 +24,12 @@ QUIET = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "2",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "TRANSFORMERS_VERBOSITY": "error",
     "TQDM_DISABLE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_HOST_IP": "127.0.0.1",
-    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
 }
 
 
@@ -55,16 +54,15 @@ class Engine:
         return top_k
 
     @contextmanager
-    def serving(self, log: Path, context: int = CONTEXT) -> Iterator[str]:
-        """The address of the served model. Beyond the context that it was trained with it talks nonsense, in tokens
-        that are as exact as any."""
+    def serving(self, log: Path) -> Iterator[str]:
+        """The address of the served model."""
         port = _free_port()
         argv: list[str | Path] = [
             *(self.python, "-m", "vllm.entrypoints.openai.api_server"),
             *("--model", self.model, "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)),
-            *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--max-model-len", str(context)),
+            *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--max-model-len", str(CONTEXT)),
             # A request with a seed whose prompt is read in parts ends this engine.
-            *("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)),
+            *("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(CONTEXT)),
             *("--chat-template", TEMPLATE, "--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         ]
         url = f"http://127.0.0.1:{port}"
