@@ -55,7 +55,7 @@ def hostile_request(front: str, chance: random.Random, stolen_key: str) -> Hosti
     """Some request to a session, or to what might be one; `stolen_key` is the secret of another session."""
     tricks: list[Callable[[], Hostile]] = [
         lambda: Hostile(PATHS[front], chance.randbytes(chance.randrange(2000))),
-        lambda: Hostile(PATHS[front], _mangled_bytes(_valid(front), chance)),
+        lambda: Hostile(PATHS[front], mangle_bytes(_valid(front), chance)),
         lambda: Hostile(PATHS[front], _bottomless(front, chance)),
         lambda: Hostile(_path(front, chance), _valid(front), method=chance.choice(["POST", "PUT", "GET", "PATCH"])),
         lambda: Hostile(PATHS[front], _valid(front), _headers(chance)),
@@ -71,7 +71,8 @@ def _valid(front: str) -> bytes:
     return DIALECTS[front].write_request(CONVERSATION)[0]
 
 
-def _mangled_bytes(body: bytes, chance: random.Random) -> bytes:
+def mangle_bytes(body: bytes, chance: random.Random) -> bytes:
+    """The bytes with some of them changed, lost, new, or there twice."""
     mangled = bytearray(body)
     for _ in range(chance.randrange(1, 6)):
         place = chance.randrange(len(mangled))
@@ -94,11 +95,11 @@ def _mangled(front: str, chance: random.Random) -> Hostile:
     path, asked = request_for(front, stream=chance.random() < 0.3)
     document |= {"stream": True} if "stream" in asked else {}
     for _ in range(chance.randrange(1, 4)):
-        _mangle(document, chance)
+        mangle(document, chance)
     return Hostile(path, json.dumps(document).encode())
 
 
-def _mangle(document: Any, chance: random.Random) -> None:
+def mangle(document: Any, chance: random.Random) -> None:
     """Replace something, somewhere in it, by what does not belong there; or take it out, or put something in."""
     while True:
         places = list(document) if isinstance(document, dict) else range(len(document))
@@ -112,12 +113,13 @@ def _mangle(document: Any, chance: random.Random) -> None:
         case 0:
             del document[place]
         case 1 if isinstance(document, dict):
-            document[_strange(chance, names=True)] = _strange(chance)
+            document[strange(chance, names=True)] = strange(chance)
         case _:
-            document[place] = _strange(chance)
+            document[place] = strange(chance)
 
 
-def _strange(chance: random.Random, *, names: bool = False) -> Any:
+def strange(chance: random.Random, *, names: bool = False) -> Any:
+    """A value that hardly belongs anywhere."""
     words = ["", "\0", "user", "tool", "function", "data:", "image/png", "\ufeff", "ﬀ" * 999, "{}", "type", "🙈\u200d"]
     if names:
         return chance.choice(words)
@@ -206,7 +208,7 @@ def _packed(front: str, chance: random.Random) -> Hostile:
     encoding = chance.choice(["gzip", "zstd"])
     packed = _compressed(front, encoding, chance.choice(["zeros", "brackets", "text", "valid"]))
     if chance.random() < 0.3:
-        packed = _mangled_bytes(packed, chance)
+        packed = mangle_bytes(packed, chance)
     return Hostile(PATHS[front], packed, {"Content-Encoding": encoding})
 
 

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from support.waiting import wait_until
@@ -25,16 +26,35 @@ class ServerProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    @property
+    def out(self) -> Path:
+        """What it printed since its last start."""
+        return self._project.path / f"serve-{self.port}.log"
+
+    @property
+    def errors(self) -> Path:
+        """What it wrote to stderr, over all starts."""
+        return self._project.path / f"serve-{self.port}.err"
+
     def start(self) -> dict[str, Any]:
         """Start it; what it says when it listens."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("WHET_")}
-        said = self._project.path / f"serve-{self.port}.log"
-        with said.open("w") as out:
+        said = self.out
+        with said.open("w") as out, self.errors.open("a") as errors:
             self._process = process = subprocess.Popen(
-                self._argv, cwd=self._project.path, env={**environ, **self._project.environ()}, stdout=out
+                self._argv,
+                cwd=self._project.path,
+                env={**environ, **self._project.environ()},
+                stdout=out,
+                stderr=errors,
             )
         wait_until(lambda: "\n" in said.read_text() or process.poll() is not None)
-        assert process.poll() is None, "the server did not start"
+        assert process.poll() is None, f"the server did not start: {self.errors.read_text()}"
         first: dict[str, Any] = json.loads(said.read_text().partition("\n")[0])
         return first
 
