@@ -38,10 +38,17 @@ _EXPECTED = {
 }
 
 
-def user_error(problems: Sequence[str]) -> UserError:
-    """The error for these problems: the first ones, and the number of the others."""
-    besides = [f"... and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-    return UserError("\n".join([*problems[:SHOWN], *besides]))
+def user_error(problems: Sequence[str], more: int = 0) -> UserError:
+    """The error for these problems: the first ones, and the number of the others. `more` are not even described."""
+    more += max(len(problems) - SHOWN, 0)
+    return UserError("\n".join([*problems[:SHOWN], *([f"... and {more} more"] if more else [])]))
+
+
+def refuse_input(error: ValidationError, where: str, model: type[BaseModel]) -> UserError:
+    """The error for data of a stranger. To describe one problem takes a while, and there may be thousands."""
+    shown = error.errors(include_url=False)[:SHOWN]
+    lines = [f"{where}: {describe_error(detail, model)}" for detail in shown]
+    return user_error(lines, error.error_count() - len(shown))
 
 
 def explain(error: ValidationError, where: str, model: type[BaseModel]) -> list[str]:

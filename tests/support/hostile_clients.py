@@ -3,7 +3,7 @@ never ending. Seeded, so that a failure can be met again. `hostile_wire.py` send
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -97,12 +97,39 @@ PLACES = [
     *("/v1/rollouts/", "/v1//rollouts", "/v1/rollouts/..", "/v1/rollouts/%2e%2e/%2e%2e/etc/passwd", "/%2e%2e/%00"),
     *("/v1/tasks/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/v1/runs/%2e%2e", "/v1/runs/..%2frollouts", "/v1/models/%00"),
     *("/v1/rollouts/%ff%fe", "/v1/rollouts/%ed%a0%80", "/%", "/%zz", "/v1/rollouts/" + "x" * 8000, "/" + "a/" * 4000),
-    *("*", "http://169.254.169.254/", "/health/../metrics", "/health%2f..%2fmetrics", "/v1/rollouts;x=1", "/ws", "/a b"),
+    *(
+        "*",
+        "http://169.254.169.254/",
+        "/health/../metrics",
+        "/health%2f..%2fmetrics",
+        "/v1/rollouts;x=1",
+        "/ws",
+        "/a b",
+    ),
 ]
 QUERIES = [
-    *("wait=nan", "wait=inf", "wait=-1", "wait=0.05", "wait=1e999", "limit=0", "limit=99999999999999999999", "limit=-1"),
+    *(
+        "wait=nan",
+        "wait=inf",
+        "wait=-1",
+        "wait=0.05",
+        "wait=1e999",
+        "limit=0",
+        "limit=99999999999999999999",
+        "limit=-1",
+    ),
     *("status=x", "status=done&status=done", "before=%00", "before=ROLLOUT", "format=atif", "format=verl", "format=x"),
-    *("format=../../x", "shape=x", "a=b&" * 2000, "%ff=%fe", "=", "&&&", "wait[]=1", "min_reward=nan", "session_id=SESSION"),
+    *(
+        "format=../../x",
+        "shape=x",
+        "a=b&" * 2000,
+        "%ff=%fe",
+        "=",
+        "&&&",
+        "wait[]=1",
+        "min_reward=nan",
+        "session_id=SESSION",
+    ),
 ]
 
 
@@ -135,8 +162,10 @@ class Hostility:
         self._weights = [weight for weight, _ in kinds]
         self._kinds = [make for _, make in kinds]
 
-    def next(self) -> Attack:
-        """Some attack."""
+    def __iter__(self) -> Iterator[Attack]:
+        return self
+
+    def __next__(self) -> Attack:
         (make,) = self.chance.choices(self._kinds, self._weights)
         attack, chance = make(), self.chance
         if attack.ending is not Ending.READ:
@@ -206,9 +235,19 @@ class Hostility:
                 *(("Last-Event-ID", one) for one in ("-1", "nan", "9" * 18, "9" * 400, "0:1,0:2", "1:x", "²")),
                 *(("Content-Type", one) for one in ("", "text/plain", "application/json; charset=utf-7", "a/" * 999)),
                 *(("Content-Encoding", "gzip"), ("X-Forwarded-For", "127.0.0.1"), ("X-HTTP-Method-Override", "DELETE")),
-                *(("Authorization", "Basic QTpC"), ("Authorization", ""), ("Cookie", "a=" + "b" * 9000), ("Origin", "null")),
+                *(
+                    ("Authorization", "Basic QTpC"),
+                    ("Authorization", ""),
+                    ("Cookie", "a=" + "b" * 9000),
+                    ("Origin", "null"),
+                ),
                 *(("Accept", "\x80"), ("Accept", "text/event-stream" * 99), ("Range", "bytes=0-1"), ("Upgrade", "h2c")),
-                *(("Expect", "100-continue"), ("Transfer-Encoding", "identity"), ("TE", "trailers"), ("X", "y" * 60_000)),
+                *(
+                    ("Expect", "100-continue"),
+                    ("Transfer-Encoding", "identity"),
+                    ("TE", "trailers"),
+                    ("X", "y" * 60_000),
+                ),
             ]
             headers.append(chance.choice(others))
         return headers
@@ -227,7 +266,9 @@ class Hostility:
             lambda: mangle_bytes(text, chance),
             lambda: text[: chance.randrange(len(text))],
             lambda: _nest(text, chance.choice(["[", '{"a":', '[{"data":'])),
-            lambda: text.replace(b": 1", chance.choice([b": NaN", b": Infinity", b": 1e999", b": -0", b": 0x1", b": " + b"9" * 5000])),
+            lambda: text.replace(
+                b": 1", chance.choice([b": NaN", b": Infinity", b": 1e999", b": -0", b": 0x1", b": " + b"9" * 5000])
+            ),
             lambda: text.replace(b'"', b'"\\ud800', 3).replace(b"\\ud800", b"", 1),
             lambda: text[:-1] + b"," + text[1:],  # every key twice
             lambda: b"\xef\xbb\xbf" + text,
@@ -264,7 +305,7 @@ class Hostility:
         path = chance.choice(["/ws", "/ws", "/mcp", "/mcp", self._fill("/ws?session_id=SESSION"), "/ws?session_id=%00"])
         frames = [self._frame(path) for _ in range(chance.randrange(1, 7))]
         if chance.random() < 0.8:
-            frames.append(close_frame(chance.choice([1000, 1001, 1011, 3000])))
+            frames.append(close_frame(chance.choice([1000, 1001, 3000])))
         ending = Ending.HOLD if chance.random() < 0.02 else Ending.READ
         return Attack("frames", (self._handshake(path),), tuple(frames), ending)
 

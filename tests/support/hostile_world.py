@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -28,13 +27,15 @@ SCRIPT = """
 [[scene.reply]]
 text = "4"
 """
-PLACE = ("/v1/rollouts", "agent", "chat")
 QUESTION = {"instruction": "2 + 2?", "answer": "4", "agent": "chat"}
 WRONG = "wrong-token-0123456789"
 GRACE_SEC = 20.0
 """How long the server has to free what clients that are gone had taken."""
 SESSION_IDLE_SEC = 2
 HEALTH_PAUSE = 0.05
+WARM_UP = 300
+SPARE_FILES = 12
+"""Connections to the model and the store that are kept."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +111,16 @@ class Besieged:
     async def attack(self, seed: int, count: int) -> Storm:
         """Send this many hostile requests and frames, and wait until the server has freed what it can."""
         known = await self.learn()
+        # Caches are filled and connections opened that stay.
+        await attack_server(self.process.port, itertools.islice(Hostility(-seed, known), WARM_UP), Tally())
         storm, begun = Storm(await self.measure()), time.monotonic()
         hostility = Hostility(seed, known)
         watching = asyncio.create_task(self._watch_health(storm.health))
 
-        def attacks() -> Iterator[Any]:
-            while storm.tally.sent.total() < count:
-                yield hostility.next()
-
-        await attack_server(self.process.port, attacks(), storm.tally)
+        until = itertools.takewhile(lambda _: storm.tally.sent.total() < count, hostility)
+        await attack_server(self.process.port, until, storm.tally)
+        if watching.done():
+            watching.result()  # it failed
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         storm.seconds = time.monotonic() - begun
@@ -141,7 +143,7 @@ class Besieged:
         while True:
             now = await self.measure()
             free = now.sessions + now.queued + now.running == 0
-            if (free and now.files <= before.files) or time.monotonic() > deadline:
+            if (free and now.files <= before.files + SPARE_FILES) or time.monotonic() > deadline:
                 return now
             await asyncio.sleep(0.1)
 
@@ -156,7 +158,11 @@ def besieged(project: Project, *options: str) -> Iterator[Besieged]:
     """A server with the callers of TOKENS and two tasks."""
     project.write("whet.toml", CONFIG)
     project.write("model.toml", SCRIPT)
-    tasks = project.rows("tasks.jsonl", {"id": "one", "instruction": "2 + 2?", "answer": "4"}, {"id": "two.x", "instruction": "?", "answer": "5"})
+    tasks = project.rows(
+        "tasks.jsonl",
+        {"id": "one", "instruction": "2 + 2?", "answer": "4"},
+        {"id": "two.x", "instruction": "?", "answer": "5"},
+    )
     project.write("tokens.toml", TOKENS_FILE).chmod(0o600)
     bounds = {"queue": 64, "concurrency": 2, "max-sessions": 64, "session-idle-sec": SESSION_IDLE_SEC}
     arguments = [word for name, value in bounds.items() for word in (f"--{name}", str(value))]

@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 from whet.serve.access import Caller, Tokens
 from whet.serve.problems import Code, Refused
 from whet.serve.replies import problem_reply
+from whet.serve.values import TOO_MANY_VALUES, has_too_many_values
 
 OPEN_PATHS = frozenset({"/health"})
 """What anybody may ask."""
@@ -114,6 +115,8 @@ class Guard:
             raise Refused(Code.INVALID, f"the body did not arrive within {BODY_SEC:g} seconds") from None
         if too_large:
             raise Refused(Code.TOO_LARGE, f"the body is too large; expected at most {MOST_BODY_BYTES} bytes")
+        if has_too_many_values(body):
+            raise Refused(Code.TOO_LARGE, f"the body is too large: {TOO_MANY_VALUES}")
 
 
 def _give_first(body: bytes, receive: Receive) -> Receive:

@@ -12,7 +12,9 @@ import h11
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
 from whet.errors import UserError
 from whet.serve.guard import MOST_BODY_BYTES
@@ -90,11 +92,15 @@ class HttpProtocol(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP. A request whose body it is has been passed on: nothing more is sent for it."""
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:
             # A reply is under way, or may not have a body.
             self.transport.close()
+        if self._is_busy():
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._stop_awaiting_header()
@@ -133,10 +139,35 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._stalled.end()
         super().resume_writing()
 
+    def send_receive_event_to_app(self) -> None:
+        """Close a socket whose text is not UTF-8. uvicorn would write a traceback for each, and fail on one that is
+        closing already."""
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(b"".join(self.frames)):
+            self.frames = []
+            self.conn.fail(CloseCode.INVALID_DATA)
+            self.handle_parser_exception()
+        else:
+            super().send_receive_event_to_app()
+
+    async def send(self, message: Any) -> None:
+        if self.close_sent and message["type"] == "websocket.send":
+            raise ClientDisconnected  # it was closed because of what the client sent
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True  # by a refusal, which uvicorn would report as an error
+
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         # A close would wait for a client that does not read.
         cut_off(self.transport)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class HttpServer(Server):

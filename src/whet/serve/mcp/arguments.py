@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from whet.validation_errors import explain, user_error
+from whet.validation_errors import refuse_input
 
 if TYPE_CHECKING:
     from whet.client.models import RolloutRequest
@@ -135,4 +135,4 @@ def make_request(given: How) -> "RolloutRequest":
         # An agent wants to see the rollouts of a group that failed, too.
         return RolloutRequest.model_validate({**fields, "limits": limits or None, "on_failure": "null"})
     except ValidationError as error:
-        raise user_error(explain(error, "arguments", RolloutRequest)) from error
+        raise refuse_input(error, "arguments", RolloutRequest) from error

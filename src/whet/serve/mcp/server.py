@@ -13,7 +13,7 @@ from whet.errors import UserError, did_you_mean
 from whet.serve.mcp.results import Answer, clip
 from whet.serve.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from whet.serve.problems import Refused
-from whet.validation_errors import explain, user_error
+from whet.validation_errors import refuse_input
 from whet.version import __version__
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _read(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
     try:
         return tool.arguments.model_validate(arguments)
     except ValidationError as error:
-        raise user_error(explain(error, tool.name, tool.arguments)) from error
+        raise refuse_input(error, tool.name, tool.arguments) from error
 
 
 def _report_to(context: Context) -> Callable[[float, str], Awaitable[None]]:

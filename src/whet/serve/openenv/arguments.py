@@ -12,6 +12,7 @@ from whet.tasks.task import OPENENV_WORKDIR, TaskLimits
 
 COMMAND_SEC = 120.0
 """Wall time of each set-up and verify command, as OpenEnv's clients expect it."""
+SHOWN_ERRORS = 20
 RUN_ROLLOUT, RUN_TASK, LIST_TASKS = "run_rollout", "run_task", "list_tasks"
 
 
@@ -243,6 +244,6 @@ def _endpoint(given: RunRolloutArguments | RunTaskArguments, found: ResolvedEndp
 def _describe(error: ValidationError, title: str) -> str:
     """The errors in pydantic's own form, without the values: they may hold a key."""
     lines = [f"{error.error_count()} validation error{'s'[: error.error_count() > 1]} for {title}"]
-    for one in error.errors(include_input=False, include_url=False, include_context=False):
+    for one in error.errors(include_input=False, include_url=False, include_context=False)[:SHOWN_ERRORS]:
         lines += [".".join(map(str, one["loc"])), f"  {one['msg']} [type={one['type']}]"]
     return "\n".join(lines)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from whet.serve.values import TOO_MANY_VALUES, has_too_many_values
+
 
 class ErrorCode(StrEnum):
     """What went wrong, in the word that clients know."""
@@ -91,8 +93,10 @@ _MESSAGES: Mapping[str, type[Message]] = {
 }
 
 
-def read_frame(frame: str | bytes) -> Message:
+def read_frame(frame: str) -> Message:
     """The message in a frame."""
+    if has_too_many_values(frame.encode()):
+        raise FrameError(ErrorCode.VALIDATION_ERROR, f"Invalid message: {TOO_MANY_VALUES}")
     try:
         message = msgspec.json.decode(frame)
     except (ValueError, RecursionError) as error:  # deep nesting is not valid either

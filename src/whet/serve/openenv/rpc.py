@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from whet.serve.values import TOO_MANY_VALUES, has_too_many_values
+
 
 class RpcCode(IntEnum):
     """The error codes."""
@@ -39,6 +41,8 @@ class RpcRequest:
 
 def read_request(body: bytes | str) -> RpcRequest:
     """The request in a body or a frame."""
+    if has_too_many_values(body.encode() if isinstance(body, str) else body):
+        raise RpcError(RpcCode.INVALID_REQUEST, f"Invalid request: {TOO_MANY_VALUES}")
     try:
         message = msgspec.json.decode(body)
     except (ValueError, RecursionError):  # deep nesting is not valid either

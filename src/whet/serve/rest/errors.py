@@ -16,7 +16,7 @@ from whet.client.models import Problem
 from whet.errors import UserError
 from whet.serve.problems import Code, Refused
 from whet.serve.replies import json_reply, problem_reply
-from whet.validation_errors import describe_error, user_error
+from whet.validation_errors import SHOWN, describe_error, user_error
 
 INTERNAL = "internal"
 """The code of a defect of the server."""
@@ -77,8 +77,9 @@ async def _on_user_error(_: Request, error: UserError) -> Response:
 
 async def _on_invalid(request: Request, error: RequestValidationError) -> Response:
     model = _body_model(request)
-    lines = [_describe(detail, model) for detail in error.errors()]
-    return problem_reply(Refused(Code.INVALID, str(user_error(lines))))
+    found = error.errors()
+    lines = [_describe(detail, model) for detail in found[:SHOWN]]
+    return problem_reply(Refused(Code.INVALID, str(user_error(lines, len(found) - len(lines)))))
 
 
 def _body_model(request: Request) -> type[BaseModel]:
