@@ -7,16 +7,15 @@ import jsonschema
 import pytest
 
 from whet.client.models import CommandView, GroupView, Outcome, RolloutView, Status, TaskView, Usage
-from whet.serve.mcp.results import (
+from whet.serve.mcp.describing import (
     MOST_CHARACTERS,
-    Answer,
-    RolloutList,
     describe_group,
     describe_rollout,
     describe_tasks,
     line_of,
     measure,
 )
+from whet.serve.mcp.results import Answer, RolloutList
 from whet.serve.mcp.server import declare, render
 from whet.serve.mcp.tools import TOOLS
 

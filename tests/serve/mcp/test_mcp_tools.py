@@ -15,8 +15,8 @@ from support.waiting import until
 from support.whet_program import Project
 from whet.runs.config import read_config
 from whet.serve.access import LOCAL
+from whet.serve.mcp.describing import MOST_CHARACTERS
 from whet.serve.mcp.opening import open_for_stdio
-from whet.serve.mcp.results import MOST_CHARACTERS
 from whet.serve.mcp.served import Served
 from whet.serve.mcp.server import make_server
 from whet.serve.options import ServeOptions

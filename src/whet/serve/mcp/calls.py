@@ -11,20 +11,15 @@ from whet.client.models import ComparisonRequest, GroupView, RolloutView, Status
 from whet.runs.stored_run import StoredRollout
 from whet.serve.access import Caller
 from whet.serve.mcp import arguments as given
-from whet.serve.mcp.results import (
+from whet.serve.mcp.describing import (
     MOST_CHARACTERS,
-    Answer,
-    ComparisonAnswer,
-    RolloutAnswer,
-    RolloutList,
-    Started,
-    TaskList,
     describe_comparison,
     describe_group,
     describe_rollout,
     describe_tasks,
     line_of,
 )
+from whet.serve.mcp.results import Answer, ComparisonAnswer, RolloutAnswer, RolloutList, Started, TaskList
 from whet.serve.mcp.served import Served
 from whet.serve.mcp.tools import LATEST
 from whet.serve.problems import Code, Refused

@@ -10,7 +10,8 @@ from mcp.server.lowlevel.server import Server
 from pydantic import BaseModel, ValidationError
 
 from whet.errors import UserError, did_you_mean
-from whet.serve.mcp.results import Answer, clip
+from whet.serve.mcp.describing import clip
+from whet.serve.mcp.results import Answer
 from whet.serve.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from whet.serve.problems import Refused
 from whet.validation_errors import refuse_input
