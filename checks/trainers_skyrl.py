@@ -14,10 +14,9 @@ from skyrl.train.generators.base import BatchMetadata, TrajectoryID  # noqa: E40
 from skyrl.train.generators.utils import merge_stepwise_output  # noqa: E402
 from skyrl.train.utils.trainer_utils import validate_generator_output  # noqa: E402
 
-from trainers_world import SAMPLING, UNSCORED, check_cancel, read_rows, report  # noqa: E402
+from trainers_world import SAMPLING, UNSCORED, check_cancel, report, rows_by_tokens  # noqa: E402
 from whet.adapters.rollouts import PLACEHOLDERS, Server  # noqa: E402
 from whet.adapters.skyrl import WhetGenerator  # noqa: E402
-from whet.client import Client  # noqa: E402
 
 
 def batch(*groups: tuple[str, Any, int], step: int) -> dict[str, Any]:
@@ -38,13 +37,6 @@ def generate(generator: WhetGenerator, given: dict[str, Any]) -> Any:
     output = asyncio.run(generator.generate(given))
     validate_generator_output(len(given["prompts"]), output, step_wise=generator.step_wise)
     return output
-
-
-def rows_by_tokens(url: str) -> dict[tuple[int, ...], dict[str, Any]]:
-    """The rows of all rollouts of the server. Samples draw numbers, so no two have the same tokens."""
-    with Client(url) as client:
-        done = [one.id for one in client.rollouts() if one.reward is not None]
-    return {tuple(row["tokens"]): row for name in done for row in read_rows(url, name)}
 
 
 def check_rows(url: str, output: Any, step: int) -> None:

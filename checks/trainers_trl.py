@@ -1,21 +1,25 @@
 """TRL trains a tiny random model for two steps on whet's rollouts, and its harness worker reads whet's traces."""
 
+import functools
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from accelerate import PartialState
 from datasets import Dataset
 from openenv.core.harness import TrainableSession
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
+from trl.experimental.async_grpo import async_rollout_worker
 from trl.experimental.async_grpo.async_rollout_worker import _chain_to_sequences
-from trl.experimental.async_grpo.openenv_harness import _turns_from_training_trace
+from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _turns_from_training_trace
 
 from trainers_model import write_model
-from trainers_world import SAMPLING, UNSCORED, find_rollout, read_rows, report
+from trainers_world import SAMPLING, UNSCORED, find_rollout, read_rows, report, rows_by_tokens
 from whet.adapters.rollouts import PLACEHOLDERS, Server
 from whet.adapters.trl import RolloutFunction, SessionFactory, reward, task_prompt
 from whet.client import Client
@@ -106,6 +110,39 @@ def check_missing(url: str, work: Path) -> None:
     report("prompts that are too long: rewards stay in the baseline, nothing is trained, placeholders are counted")
 
 
+def check_worker(url: str, work: Path) -> None:
+    """The worker of AsyncGRPOTrainer, in a process of its own, as the trainer starts it."""
+    PartialState()
+    async_rollout_worker.is_vllm_available = lambda: True  # it would only be called to sample, which whet does here
+    tokenizer = AutoTokenizer.from_pretrained(work / "model")
+    tokenizer.response_template = {}  # how to parse replies, which the worker does not do here
+    worker = HarnessRolloutWorker(
+        harness_session_factory=functools.partial(SessionFactory, Server(url)),
+        model_name="policy",
+        dataset=Dataset.from_list([{"prompt": task_prompt(task)} for task in ("fail", "draw")]),
+        reward_funcs=[],
+        processing_class=tokenizer,
+        eos_token_ids=[tokenizer.eos_token_id],
+        num_generations=3,
+        max_inflight_tasks=6,
+    )
+    worker.update_model_version(1)
+    worker.start()
+    try:
+        samples = [worker.rollout_buffer.get(timeout=120) for _ in range(3)]
+        worker.check_health(60)
+    finally:
+        worker.stop()
+    assert len({sample.group_id for sample in samples}) == 1
+    rows = rows_by_tokens(url)
+    for sample in samples:
+        row = rows[tuple(sample.input_ids.tolist())]
+        assert row["task_id"] == "draw"
+        assert sample.completion_mask.tolist() == row["loss_mask"]
+        assert np.allclose(sample.old_log_probs, row["logprobs"])
+    report("the worker of the asynchronous trainer: 3 samples equal the rows; the group that failed gives none")
+
+
 def check_sessions(url: str) -> None:
     """As TRL's HarnessRolloutWorker drives a session, with its own functions."""
     factory = SessionFactory(Server(url), sampling=SAMPLING)
@@ -143,3 +180,4 @@ if __name__ == "__main__":
     check_training(URL, WORK)
     check_missing(URL, WORK)
     check_sessions(URL)
+    check_worker(URL, WORK)

@@ -60,6 +60,13 @@ def read_rows(url: str, rollout: str, form: str = "rows") -> list[dict[str, Any]
         return client.rows(rollout, format=form).rows
 
 
+def rows_by_tokens(url: str) -> dict[tuple[int, ...], dict[str, Any]]:
+    """The rows of all rollouts of the server. Samples draw numbers, so no two have the same tokens."""
+    with Client(url) as client:
+        done = [one.id for one in client.rollouts() if one.reward is not None]
+    return {tuple(row["tokens"]): row for name in done for row in read_rows(url, name)}
+
+
 def find_rollout(url: str, task: str, status: Status) -> RolloutView | None:
     """The newest rollout of a task in this state."""
     with Client(url) as client:

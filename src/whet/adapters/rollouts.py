@@ -103,7 +103,7 @@ class Finished:
             return f"a rollout was left out of its group: {self.left_out}"
         if self.view.reward is None:
             why = ": ".join(str(one) for one in (self.view.cause, self.view.reason) if one)
-            return f"rollout {self.id} is {self.view.outcome or Outcome.UNSCORED}: {why or 'nothing judged it'}"
+            return f"rollout {self.id} is {self.view.outcome or Outcome.UNSCORED}{': ' if why else ''}{why}"
         if self.left_out:
             return f"rollout {self.id} does not count: {self.left_out}"
         return f"rollout {self.id} has no row: no call can be trained on, or its rows are truncated or too long"

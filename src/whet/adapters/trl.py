@@ -7,7 +7,6 @@ GRPOTrainer(model, reward, rollout_func=RolloutFunction(Server("http://127.0.0.1
 
 import json
 import logging
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -120,19 +119,19 @@ class SessionFactory:
 
 
 class Session:
-    """A rollout, as TRL's worker drives it from a thread."""
+    """A rollout, as TRL's worker drives it from a thread. Another thread may close it meanwhile, so each operation has
+    a connection of its own."""
 
     def __init__(self, server: Server, task: str, sampling: Mapping[str, Any], episode_id: str | None) -> None:
-        self._client = Client(server.url, server.token)
-        self._max_tokens = server.max_tokens
-        self._closed = threading.Event()
+        self._server = server
         request = server.make_request(task, 1, sampling)
-        group = self._client.submit(request, key=episode_id)
-        self._view: RolloutView = group.rollouts[0]
+        with self._open() as client:
+            self._view: RolloutView = client.submit(request, key=episode_id).rollouts[0]
 
     def wait_for_completion(self, timeout_s: float | None = None) -> int:
         """Wait for the rollout. TimeoutError if it takes longer."""
-        self._view = self._client.wait(self._view.id, timeout_s)
+        with self._open() as client:
+            self._view = client.wait(self._view.id, timeout_s)
         if self._view.status is not Status.DONE:
             raise TimeoutError(f"rollout {self._view.id} is still {self._view.status} after {timeout_s} seconds")
         return self._view.exit_code or 0
@@ -144,7 +143,8 @@ class Session:
         if self._view.reward is None:
             log.warning("no trace for TRL: %s", Finished(self._view).why_missing())
             return TrainingTrace(turns=[])
-        found = self._client.rows(self._view.id, format="trl-trace", max_tokens=self._max_tokens).rows
+        with self._open() as client:
+            found = client.rows(self._view.id, format="trl-trace", max_tokens=self._server.max_tokens).rows
         return TrainingTrace.model_validate(found[0] if found else {"turns": []})
 
     def verify(self, transcript: Any, final_state: Any = None) -> Any:
@@ -157,9 +157,9 @@ class Session:
 
     def close(self) -> None:
         """Cancel the rollout if it is not done."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
         if self._view.status is not Status.DONE:
-            self._client.cancel(self._view.id)
-        self._client.close()
+            with self._open() as client:
+                self._view = client.cancel(self._view.id)
+
+    def _open(self) -> Client:
+        return Client(self._server.url, self._server.token)
