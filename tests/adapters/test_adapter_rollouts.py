@@ -1,7 +1,7 @@
 """What all adapters rest on: groups of a real server, in order, with rows for those that have a reward."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
 import pytest
 
@@ -9,7 +9,7 @@ from support.adapters_world import serve_tasks
 from whet.adapters.rollouts import Finished, Server, check_temperature, make_key, read_task, run_group, run_groups
 from whet.client import AsyncClient
 from whet.client.errors import NotFound
-from whet.client.models import Outcome, Status
+from whet.client.models import GroupView, Outcome, Status
 from whet.errors import UserError
 
 
@@ -88,14 +88,22 @@ async def test_a_failed_judge_is_no_zero(server: Server) -> None:
     assert "is failed: judge" in lost.why_missing()
 
 
-async def test_a_cancelled_group_is_cancelled_at_the_server(server: Server) -> None:
+async def test_a_cancelled_group_is_cancelled_at_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with server.open() as client:
+        waits: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        wait_group = client.wait_group
+
+        def wait_and_say_so(name: str) -> Awaitable[GroupView]:
+            waits.set_result(name)
+            return wait_group(name)
+
+        monkeypatch.setattr(client, "wait_group", wait_and_say_so)
         running = asyncio.create_task(run_group(client, server.make_request("slow", 2), None))
-        names = await wait_until_running(client, "slow", 2)
+        group = await waits
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
-        assert [(await client.wait(name)).outcome for name in names] == [Outcome.CANCELLED] * 2
+        assert [one.outcome for one in (await wait_group(group)).rollouts] == [Outcome.CANCELLED] * 2
 
 
 async def test_a_cancel_while_a_group_is_submitted_reaches_the_server(server: Server) -> None:

@@ -123,8 +123,7 @@ async def run_group(
         raise
     rows: dict[str, list[Row]] = {}
     for record in found.rows:
-        if record["reward"] is not None:
-            rows.setdefault(record["rollout_id"], []).append(Row.read(record))
+        rows.setdefault(record["rollout_id"], []).append(Row.read(record))
     small = "" if group.complete else f"{group.scored} rollouts of its group are scored, fewer than {request.min_group}"
     done = {view.sample: Finished(view, tuple(rows.get(view.id, ())), small) for view in group.rollouts}
     dropped = ", ".join(f"{times} x {why}" for why, times in group.dropped.items())
