@@ -37,6 +37,7 @@ class OpenEnvServer:
     openenv: OpenEnv
     service: Service
     folder: Path
+    stopping: asyncio.Event
 
     @asynccontextmanager
     async def socket(self, path: str = "/ws", token: str | None = None) -> AsyncIterator["Frames"]:
@@ -103,7 +104,7 @@ async def open_openenv(
     """A server on a free port. Scenes and further keywords are those of `open_test_service`."""
     callers: tuple[Caller, ...] | None = tokens.callers if tokens else None
     async with open_test_service(folder, *scenes, callers=callers, **options) as service:
-        openenv = OpenEnv(service, settings or OpenEnvSettings(), env or {})
+        openenv = OpenEnv(service, settings or OpenEnvSettings(), env or {}, stopping := asyncio.Event())
         app = FastAPI(version="1.0.0")
         add_error_handlers(app)
         app.include_router(make_router(openenv, mode, caller_of))
@@ -115,4 +116,4 @@ async def open_openenv(
         with bind("127.0.0.1", 0) as listening:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             async with openenv.running(), serve_http(Guard(app, tokens or Tokens()), listening):
-                yield OpenEnvServer(url, openenv, service, folder)
+                yield OpenEnvServer(url, openenv, service, folder, stopping)

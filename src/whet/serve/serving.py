@@ -95,7 +95,7 @@ async def open_server(
             metrics.watch_loop(),
         ):
             settings = OpenEnvSettings(options.max_sessions, options.session_idle_sec, options.done_after_rollout)
-            openenv = OpenEnv(service, settings, env)
+            openenv = OpenEnv(service, settings, env, stopping)
             doors = Doors(Parts(service, runs, stopping), openenv, mcp, options.mode)
             metrics.look_at(service.counts, lambda: len(openenv.sessions))
             async with openenv.running(), serve_http(make_app(doors, tokens, metrics), listening):

@@ -99,6 +99,39 @@ async def test_a_session_whose_client_hung_up_in_a_call_is_idle_and_still_counts
         assert held.state.last_reward == 1.0
 
 
+async def test_calls_that_wait_are_answered_when_the_server_stops(tmp_path: Path) -> None:
+    async with open_openenv(tmp_path) as server, server.socket() as ws:
+        call = {"name": "run_rollout", "arguments": slow(30)}
+        calling = asyncio.create_task(server.rpc("tools/call", call))
+        await ws.send(step(**slow(30)))
+        await until(lambda: server.service.view(LOCAL).running == 2)
+        server.stopping.set()
+        said = "Error calling tool 'run_rollout': the server is about to stop; what runs is done when it is back: "
+        assert (await calling)["error"]["message"].startswith(said)
+        error = (await ws.receive())["data"]["observation"]["error"]
+        assert (error["error_type"], error["message"][: len(said)]) == ("execution_error", said)
+        assert error["message"][len(said) :] in {one.id for one in await server.service.list_rollouts(LOCAL)}
+
+
+async def test_a_defect_is_an_answer_and_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr("whet.serve.openenv.tools.read_result", fail)
+    async with open_openenv(tmp_path) as server, server.socket() as ws:
+        reply = await server.rpc("tools/call", {"name": "run_rollout", "arguments": DO})
+        assert reply["error"] == {
+            "code": -32603,
+            "message": "Error calling tool 'run_rollout': the server failed; its log says why",
+            "data": None,
+        }
+        assert (await ws.ask(step(**DO)))["data"]["observation"]["error"]["error_type"] == "execution_error"
+        assert (await ws.ask({"type": "state"}))["type"] == "state"
+    assert "secret detail" in caplog.text
+
+
 async def test_spaces_come_at_once_and_every_second_until_the_reply(tmp_path: Path) -> None:
     async with open_openenv(tmp_path) as server, server.http() as client:
         request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}

@@ -33,10 +33,13 @@ class OpenEnvSettings:
 class OpenEnv:
     """The environment that OpenEnv clients talk to."""
 
-    def __init__(self, service: Service, settings: OpenEnvSettings, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, service: Service, settings: OpenEnvSettings, env: Mapping[str, str], stopping: asyncio.Event
+    ) -> None:
+        """`env` holds the variables of the endpoint catalog. When `stopping` is set, calls that wait are answered."""
         self.sessions = Sessions(settings.max_sessions, settings.session_idle_sec)
         self.tools = Toolbox(service, env)
-        self._settings = settings
+        self._settings, self._stopping = settings, stopping
         self._calls: set[asyncio.Task[ToolAnswer]] = set()
 
     @asynccontextmanager
@@ -94,8 +97,19 @@ class OpenEnv:
         call = asyncio.create_task(self.tools.call(name, arguments, caller, session, most_bytes))
         self._calls.add(call)
         call.add_done_callback(self._end_call)
+        stopped = asyncio.create_task(self._stopping.wait())
         with session.use():
-            return await asyncio.shield(call)
+            try:
+                await asyncio.wait([call, stopped], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopped.cancel()
+        if call.done():
+            return call.result()
+        running = ", ".join(session.state.running_rollouts)
+        raise ToolError(
+            ToolErrorType.EXECUTION_ERROR,
+            f"Error calling tool {name!r}: the server is about to stop; what runs is done when it is back: {running}",
+        )
 
     def _end_call(self, call: asyncio.Task[ToolAnswer]) -> None:
         self._calls.discard(call)
@@ -135,7 +149,8 @@ class OpenEnv:
     async def _answer_call(
         self, params: Mapping[str, Any], caller: Caller, bound: Session | None, most_bytes: int
     ) -> dict[str, Any]:
-        name, arguments = params.get("name"), params.get("arguments", {})
+        name, arguments = params.get("name"), params.get("arguments")
+        arguments = {} if arguments is None else arguments
         if not isinstance(name, str) or not name:
             raise RpcError(RpcCode.INVALID_PARAMS, "Missing 'name' in params")
         if not isinstance(arguments, dict):

@@ -158,6 +158,8 @@ async def _serve(websocket: WebSocket, answer: Answer, ended: asyncio.Event) -> 
         await asyncio.wait(parts)
     await _close(websocket)
     for part in done:
+        if part.cancelled():
+            continue
         if (error := part.exception()) is not None and not isinstance(error, _Closed | WebSocketDisconnect):
             raise error
 

@@ -1,6 +1,7 @@
 """The tools that OpenEnv clients can call."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,6 +33,7 @@ from whet.serve.service import Service
 from whet.tasks.task import OPENENV_WORKDIR
 
 WAIT_SEC = 600.0
+_log = logging.getLogger(__name__)
 SPLITS: Mapping[str, str] = {"train": "train", "validation": "val", "test": "test"}
 """OpenEnv's names of the splits, and those of tasks."""
 UNSPLIT = "all"
@@ -126,6 +128,10 @@ class Toolbox:
             raise ToolError(ToolErrorType.INVALID_ARGS, str(error)) from None
         except (ArgumentError, Refused) as error:
             raise ToolError(ToolErrorType.EXECUTION_ERROR, f"Error calling tool {name!r}: {error}") from None
+        except Exception as error:
+            _log.exception("tool '%s' failed", name)
+            reason = f"Error calling tool {name!r}: the server failed; its log says why"
+            raise ToolError(ToolErrorType.EXECUTION_ERROR, reason) from error
         return ToolAnswer(await asyncio.to_thread(encode_result, result, bound), result.reward, ran=True)
 
     async def _run(
