@@ -28,6 +28,10 @@ async def reach(service: Service, name: str, phase: Phase) -> None:
             return
 
 
+async def list_events(service: Service, name: str) -> list[str]:
+    return [event.type async for event in service.events(name, ADMIN)]
+
+
 def is_alive(word: str) -> bool:
     """Whether a process has this word in its command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -49,6 +53,7 @@ async def test_a_running_rollout_is_cancelled_in_every_phase(tmp_path: Path, pha
     ):
         group = await service.submit(request, ANN)
         name = group.rollouts[0].id
+        following = asyncio.create_task(list_events(service, name))
         await reach(service, name, phase)
         assert (await service.rollout(name, ANN)).phase is phase
         await until(lambda: model.requests if phase is Phase.AGENT else is_alive(wait.split()[1]))
@@ -58,8 +63,9 @@ async def test_a_running_rollout_is_cancelled_in_every_phase(tmp_path: Path, pha
         assert done.usage.calls == (0 if phase is Phase.SETUP else 1)
         assert await service.cancel(name, ANN) == done
         assert (await service.group(group.id, ANN)).dropped == {"cancelled": 1}
-        live = [event.type for event in [event async for event in service.events(name, ANN)]]
-    assert live[-2:] == ["attempt", "done"]
+        live = await following
+        assert live[-2:] == ["attempt", "done"]
+        assert await list_events(service, name) == live
     async with open_test_service(tmp_path, SLOW, QUICK) as service:
         assert (await service.rollout(name, ANN)) == done
     with Store.open_read(tmp_path / "served" / "rollouts") as store:

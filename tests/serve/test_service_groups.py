@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.run_world import fails, outage
-from support.serve_world import ADMIN, ANN, answers, open_test_service, question
+from support.serve_world import ADMIN, ANN, answers, open_test_service, question, run_one
 from whet.client.models import GroupView, OnFailure, Outcome, Status
 from whet.runs.options import RecordOptions
 from whet.runs.store.store import Store
@@ -117,3 +117,21 @@ async def test_one_broken_model_does_not_stop_the_others(tmp_path: Path) -> None
         assert (await service.wait_group(good.id, ANN, 60)).scored == 1
         dropped = [(await service.wait_group(group.id, ANN, 60)).dropped for group in bad]
     assert dropped == [{"failed: auth": 1}] * 5
+
+
+async def test_a_judge_that_decides_later_settles_what_it_could_not_decide(tmp_path: Path) -> None:
+    broken, good = (f"command:sh -c 'echo {reward} > answer.txt'" for reward in ("nan", "1"))
+    fields: dict[str, Any] = {"answer": None, "verify": ("cp answer.txt /logs/verifier/reward.txt",)}
+    for restarted in (False, True):
+        folder = tmp_path / str(restarted)
+        folder.mkdir()
+        async with open_test_service(folder, agents=(broken, good)) as service:
+            first = await run_one(service, question(agent=broken, **fields))
+            assert (first.outcome, first.cause) == (Outcome.FAILED, "judge")
+            if not restarted:
+                assert (await run_one(service, question(agent=good, **fields))).reward == 1.0
+        async with open_test_service(folder, agents=(broken, good)) as service:
+            if restarted:
+                assert (await run_one(service, question(agent=good, **fields))).reward == 1.0
+            again = await service.rollout(first.id, ADMIN)
+        assert (again.outcome, again.reward, again.cause, again.flags) == (Outcome.SCORED, 0.0, None, ("no-verdict",))
