@@ -30,11 +30,11 @@ class Scope(StrEnum):
     """What a caller may do."""
 
     RUN = "run"
-    """Start and cancel rollouts of its own."""
+    """Start and cancel rollouts and runs of its own."""
     READ = "read"
     """Read rollouts of its own, tasks and models."""
     ADMIN = "admin"
-    """See and cancel all rollouts, change models, pause, start whole runs."""
+    """See and cancel all rollouts and runs, change models, pause."""
 
 
 @dataclass(frozen=True, slots=True)
