@@ -21,6 +21,7 @@ from whet.sleep.night.flow import plan_night as find_night_plan
 from whet.sleep.night.flow import run_night as sleep_until_morning
 from whet.sleep.options import SleepOptions, SleepScheduleOptions
 from whet.sleep.report import NightRecord
+from whet.sleep.repository_settings import refuse_wrong_table
 from whet.sleep.review.adopt import Adopted as AdoptedProposal
 from whet.sleep.review.adopt import adopt_proposal as adopt_staged
 from whet.sleep.review.adopt import roll_back
@@ -43,7 +44,7 @@ def harvest(
     >>> harvest(SleepOptions(clis=("codex",))).read  # doctest: +SKIP
     12
     """
-    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    chosen = _complete(options)
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ, watch=watch)
@@ -71,19 +72,21 @@ def mine_sessions(
     >>> [task.id for report in mine_sessions() for task in report.tasks]  # doctest: +SKIP
     ['session-0b2f6c1d9e']
     """
-    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    chosen = _complete(options)
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return run_coroutine(mine_repositories(chosen, store, now, os.environ, Path.home(), watch))
 
 
-def plan_night(options: SleepOptions | None = None, *, config: Config | None = None) -> NightPlan:
+def plan_night(
+    options: SleepOptions | None = None, *, config: Config | None = None, scheduled: bool = False
+) -> NightPlan:
     """Read new sessions, and find out what a night would try and what that may cost. No model is called.
 
     >>> plan_night(SleepOptions(model="anthropic/claude-sonnet-4-5")).rules  # doctest: +SKIP
     """
     with SleepStore(sleep_folder(os.environ)) as store:
-        return run_coroutine(find_night_plan(_night_setting(options, config), store))
+        return run_coroutine(find_night_plan(_night_setting(options, config, scheduled=scheduled), store))
 
 
 def run_night(
@@ -104,17 +107,27 @@ def run_night(
     <Outcome.PROPOSED: 'proposed'>
     """
     with SleepStore(sleep_folder(os.environ)) as store:
-        setting = _night_setting(options, config, watch)
+        setting = _night_setting(options, config, watch, scheduled=scheduled)
         if consent:
             agree(setting, store)
         return run_coroutine(sleep_until_morning(setting, store, scheduled=scheduled))
 
 
 def _night_setting(
-    options: SleepOptions | None, config: Config | None, watch: Callable[[str], None] = lambda _: None
+    options: SleepOptions | None,
+    config: Config | None,
+    watch: Callable[[str], None] = lambda _: None,
+    *,
+    scheduled: bool,
 ) -> Setting:
-    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    chosen = _complete(options, scheduled=scheduled)
     return Setting(chosen, config or project_config(), Path.home(), os.environ, watch)
+
+
+def _complete(options: SleepOptions | None, *, scheduled: bool = False) -> SleepOptions:
+    """The options with the user's own settings. A wrong whet.toml here is an error: a person is there to read it."""
+    refuse_wrong_table(Path.cwd(), scheduled=scheduled)
+    return (options or SleepOptions()).complete(os.environ)
 
 
 def proposals() -> list[StagedProposal]:
@@ -155,7 +168,7 @@ def schedule(options: SleepScheduleOptions | None = None) -> list[str]:
     chosen, host = options or SleepScheduleOptions(), Host(Path.home(), os.environ)
     if chosen.remove:
         return [f"{name}: removed" for name in remove_schedule(host)] or ["nothing was scheduled"]
-    settings = SleepOptions().complete(Path.home(), os.environ)
+    settings = SleepOptions().complete(os.environ)
     return install_schedule(chosen, settings, host, night_command())
 
 

@@ -59,7 +59,7 @@ def run(
     from whet.sleep.schedule import HeldError
 
     if dry_run:
-        _print_plan(api.plan_night(options))
+        _print_plan(api.plan_night(options, scheduled=scheduled))
         return
     try:
         record = api.run_night(options, consent=consent, scheduled=scheduled, watch=say)
@@ -95,6 +95,8 @@ def _print_plan(plan: "NightPlan") -> None:
     budgets = ", ".join(map(str, plan.allowance.budgets))
     say(f"  at most {budgets}, whichever ends first")
     say(f"  {plan.use}; all of them: {plan.use.of(plan.allowance.rollouts)}")
+    for line in plan.left_out:
+        say(f"  left out: {line}", hang=4)
 
 
 @app.command("demo")

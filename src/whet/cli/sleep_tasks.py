@@ -89,6 +89,9 @@ def print_report(report: "SessionsReport") -> None:
     """The rules and tasks of a repository, and how many sessions and sentences were lost for which cause."""
     where = terminal()
     where.say("", report.repository)
+    if report.problem:
+        where.say(f"left out: {report.problem}")
+        return
     for rule in sorted(report.rules, key=lambda one: -len(one.sessions)):
         where.say(f"  rule {rule.id}, {plural(len(rule.sessions), 'session', 'sessions')}: {rule.text}")
     if report.tasks:

@@ -1,4 +1,5 @@
-"""The options of `whet sleep`: as given, then `[sleep]` of whet.toml, then the user's own file."""
+"""The options of `whet sleep`: as given, then the user's own file. What a repository may say is in
+`repository_settings`."""
 
 import re
 import tomllib
@@ -12,14 +13,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from whet.errors import UserError
 from whet.paths import user_config
-from whet.runs.config import find_config, read_config
 from whet.runs.options import Options
 from whet.skills.rollouts.budget import Budget, read_budget
 from whet.validation_errors import explain, user_error
 
 USER_FILE = "sleep.toml"
 DENY_LISTS = ("exclude", "redact_extra")
-"""Options to which every file adds: a repository must not take away what the user forbids."""
+"""Options to which every file adds, so that none takes away what another forbids."""
 
 
 def _as_tuple(given: Any) -> Any:
@@ -78,13 +78,22 @@ def _check_pattern(text: str) -> str:
     return text
 
 
+def _check_markdown(name: str) -> str:
+    if Path(name).suffix.lower() != ".md":
+        raise ValueError("expected a Markdown file, such as AGENTS.md")
+    return name
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 Budgets = Annotated[tuple[Annotated[str, AfterValidator(_check_budget)], ...], BeforeValidator(_as_tuple)]
 Patterns = Annotated[tuple[Annotated[str, AfterValidator(_check_pattern)], ...], BeforeValidator(_as_tuple)]
 
 
+MarkdownFiles = Annotated[tuple[Annotated[str, AfterValidator(_check_markdown)], ...], BeforeValidator(_as_tuple)]
+
+
 class SleepSettings(BaseModel):
-    """What a file may say about `whet sleep`."""
+    """What the user's own file may say about `whet sleep`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -102,7 +111,7 @@ class SleepSettings(BaseModel):
     """Leave a session alone until its file was not written for N minutes, or has a mark of its end."""
     redact_extra: Patterns = ()
     """Regular expressions of what else to mask. Files add to each other here."""
-    targets: Names = ()
+    targets: MarkdownFiles = ()
     """Memory files to improve, such as CLAUDE.md or AGENTS.md (default: those in the repository)."""
     agent: str | None = None
     """Agent that replays the tasks (default: the one with the most sessions)."""
@@ -123,23 +132,27 @@ class SleepSettings(BaseModel):
     """Time of day in which a scheduled night may work."""
     min_support: int = Field(default=2, ge=1)
     """Sessions that must support a rule before it is considered."""
-    auto: bool = False
-    """Adopt certified proposals without asking. Only the whet.toml of a repository can turn this on."""
+    allow_auto: Names = ()
+    """Repositories that may adopt certified proposals without asking, if their own whet.toml has `auto = true`; by
+    path or pattern."""
 
 
 class SleepOptions(Options, SleepSettings):
     """What to read, what to learn, and what a night may use."""
 
-    def complete(self, folder: Path, env: Mapping[str, str]) -> Self:
-        """The same options, with what the files say where an option is not set: the whet.toml of this folder or the
-        nearest one above, then the user's own."""
-        repository, user = _repository_settings(folder), _user_settings(env)
-        whole = {**user, **repository, **self.given()}
+    def complete(self, env: Mapping[str, str]) -> Self:
+        """The same options, with what the user's own file says where an option is not set."""
+        user, given = _user_settings(env), self.given()
+        whole = {**user, **given}
         for name in DENY_LISTS:
-            whole[name] = tuple(
-                dict.fromkeys(one for given in (user, repository, self.given()) for one in given.get(name, ()))
-            )
-        return self.model_copy(update=whole)
+            whole[name] = tuple(dict.fromkeys(one for table in (user, given) for one in table.get(name, ())))
+        completed = self.model_copy(update=whole)
+        completed.model_fields_set.intersection_update(given)
+        return completed
+
+    def is_given(self, name: str) -> bool:
+        """Whether the caller set an option, rather than a file."""
+        return name in self.model_fields_set
 
     def since(self, now: datetime) -> datetime:
         """The time before which sessions are too old."""
@@ -182,11 +195,6 @@ class SleepScheduleOptions(Options):
     """Start the scheduled command with `--dry-run` in an empty environment, as the schedule does."""
 
 
-def _repository_settings(folder: Path) -> dict[str, Any]:
-    path = find_config(folder)
-    return _check(read_config(path).sleep, f"{path}: [sleep]")
-
-
 def _user_settings(env: Mapping[str, str]) -> dict[str, Any]:
     path = user_config(env) / USER_FILE
     try:
@@ -198,14 +206,17 @@ def _user_settings(env: Mapping[str, str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not TOML: {error}") from error
     if "auto" in table:
-        raise UserError(f"{path}: unknown key 'auto'; only the whet.toml of a repository can have it, under [sleep]")
-    return _check(table, str(path))
+        raise UserError(
+            f"{path}: unknown key 'auto'; only the whet.toml of a repository can have it, under [sleep], and "
+            "`allow_auto` here names the repositories that may"
+        )
+    return read_table(table, str(path), SleepSettings)
 
 
-def _check(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+def read_table(table: Mapping[str, Any], where: str, model: type[BaseModel]) -> dict[str, Any]:
     """The settings that a table gives, as values of the options."""
     try:
-        found = SleepSettings.model_validate(table)
+        found = model.model_validate(table)
     except ValidationError as error:
-        raise user_error(explain(error, where, SleepSettings)) from error
+        raise user_error(explain(error, where, model)) from error
     return {name: getattr(found, name) for name in found.model_fields_set}

@@ -34,7 +34,9 @@ REPORT = "report.md"
 BUSY_SEC = 10.0
 """How long a connection waits for another one to finish writing."""
 
-Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss", "meaning"]
+Kind = Literal[
+    "rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss", "meaning", "trial", "masking"
+]
 """What documents are about."""
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -224,12 +226,31 @@ class SleepStore:
             rows = self._db.execute("SELECT DISTINCT repository FROM session WHERE repository IS NOT NULL ORDER BY 1")
             return tuple(Path(path) for (path,) in rows)
 
-    def drop_sessions(self, repository: Path) -> int:
-        """Delete the sessions of a repository; how many there were. They can be read again."""
-        named = (str(repository),)
-        with self._explain_errors(), self._transaction():
-            self._db.execute("DELETE FROM source WHERE path IN (SELECT path FROM session WHERE repository = ?)", named)
-            return self._db.execute("DELETE FROM session WHERE repository = ?", named).rowcount
+    def folders(self, repository: Path) -> tuple[str, ...]:
+        """The folders of a repository in which sessions began."""
+        with self._explain_errors():
+            rows = self._db.execute(
+                "SELECT DISTINCT cwd FROM session WHERE repository = ? AND cwd IS NOT NULL ORDER BY 1",
+                (str(repository),),
+            )
+            return tuple(cwd for (cwd,) in rows)
+
+    def drop_sessions(self, repository: Path, cwd: str | None = None) -> int:
+        """Delete the sessions of a repository, or those of one of its folders; how many there were. They can be read
+        again."""
+        self.drop_sources(repository)
+        with self._explain_errors():
+            done = self._db.execute(
+                "DELETE FROM session WHERE repository = ? AND cwd IS COALESCE(?, cwd)", (str(repository), cwd)
+            )
+            return done.rowcount
+
+    def drop_sources(self, repository: Path) -> None:
+        """Have the transcripts of a repository's sessions read again."""
+        with self._explain_errors():
+            self._db.execute(
+                "DELETE FROM source WHERE path IN (SELECT path FROM session WHERE repository = ?)", (str(repository),)
+            )
 
     def sources(self) -> dict[tuple[str, str], SourceRow]:
         """What was read before, by path and key."""
@@ -261,12 +282,14 @@ class SleepStore:
                 for number, kind, name, body in self._db.execute("SELECT number, kind, id, body FROM document")
             ]
         sessions = {*(name for _, name in rows), *(f"{cli}/{name}" for cli, name in rows)}
-        # A rule that the user rejected stays rejected: only what it says of the sessions goes.
-        kept = {one.number for one in documents if one.kind == "rejection" and not one.is_about(repository)}
+        # A rule that the user rejected stays rejected, and what a night cost stays counted: only what they say of the
+        # sessions goes. A trial of a rule names neither a session nor a repository, so it stays as it is.
+        kept = {one.number for one in documents if one.kind == "night"}
+        kept |= {one.number for one in documents if one.kind == "rejection" and not one.is_about(repository)}
         found = [one for one in documents if one.names(sessions) or one.is_about(repository)]
         if not rows and not found:
             raise UserError(f"'{what}' is not a session or repository that whet sleep knows; expected its id or path")
-        changed = [one.without(sessions) for one in found if one.number in kept]
+        changed = [one.without(sessions, repository) for one in found if one.number in kept]
         deleted = [one for one in found if one.number not in kept]
         self._delete(rows, deleted, changed)
         self._remove_of_nights(deleted)
@@ -373,19 +396,26 @@ class _Document:
 
     def is_about(self, repository: str) -> bool:
         """Whether it names this repository, or a path within it."""
-        return any(text == repository or text.startswith(f"{repository}/") for text in self.texts())
+        return any(_is_within(text, repository) for text in self.texts())
 
-    def without(self, sessions: set[str]) -> Self:
-        """The same, but for these sessions in its lists."""
-        return replace(self, body=_without(self.body, sessions))
+    def without(self, sessions: set[str], repository: str) -> Self:
+        """The same, but for these sessions and what is about this repository in its lists."""
+        return replace(self, body=_without(self.body, sessions, repository))
 
 
-def _without(value: Any, left_out: set[str]) -> Any:
+def _is_within(text: str, repository: str) -> bool:
+    return text == repository or text.startswith(f"{repository}/")
+
+
+def _without(value: Any, sessions: set[str], repository: str) -> Any:
     match value:
+        case str():
+            return "" if _is_within(value, repository) else value
         case list():
-            return [_without(one, left_out) for one in value if not (isinstance(one, str) and one in left_out)]
+            left_out = [isinstance(one, str) and (one in sessions or _is_within(one, repository)) for one in value]
+            return [_without(one, sessions, repository) for one, out in zip(value, left_out, strict=True) if not out]
         case dict():
-            return {name: _without(one, left_out) for name, one in value.items()}
+            return {name: _without(one, sessions, repository) for name, one in value.items()}
     return value
 
 

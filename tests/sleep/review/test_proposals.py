@@ -11,6 +11,8 @@ from support.proposals_world import HOUSE, NOW, RULE, ProposalsWorld
 from whet.errors import UserError
 from whet.skills.documents.document import END_LEARNED, LEARNED
 from whet.skills.documents.learned import put_block
+from whet.sleep.options import SleepOptions
+from whet.sleep.repository_settings import RepositorySettings, read_settings
 from whet.sleep.review.adopt import adopt_alone, adopt_proposal, roll_back
 from whet.sleep.staging import (
     Evidence,
@@ -239,16 +241,30 @@ def test_only_what_is_proven_adopts_itself_and_only_where_the_repository_says_so
     proposal = world.stage(world.draft(**fields))
     for place, text in ((world.folder, "auto = true"), (world.repository, "auto = false")):
         (place / "whet.toml").write_text(f"[sleep]\n{text}\n")
-        assert adopt_alone(world.store, proposal) == ""
+        assert adopt_alone(world.store, proposal, settings(world)) == ""
     (world.repository / "whet.toml").write_text("[sleep]\nauto = true\n")
-    note = adopt_alone(world.store, proposal)
+    note = adopt_alone(world.store, proposal, settings(world))
     assert ("proposal 1: was adopted, as whet.toml says" in note) == (not fields)
     assert world.contents == (ADOPTED if not fields else (HOUSE.encode(), "\ufeffOther text".encode()))
+
+
+def settings(world: ProposalsWorld, *allowed: str) -> RepositorySettings:
+    return read_settings(world.repository, SleepOptions(allow_auto=allowed or (str(world.repository),)))
+
+
+def test_a_repository_cannot_turn_on_adoption_by_itself(world: ProposalsWorld) -> None:
+    (world.repository / "whet.toml").write_text("[sleep]\nauto = true\n")
+    note = adopt_alone(world.store, world.stage(), settings(world, "/elsewhere"))
+    assert note == (
+        f"proposal 1: waits for you, although {world.repository}/whet.toml has `auto = true`: `allow_auto` in your "
+        "sleep.toml does not name the repository"
+    )
+    assert world.contents == (HOUSE.encode(), "\ufeffOther text".encode())
 
 
 def test_a_file_that_was_touched_waits_for_its_user(world: ProposalsWorld) -> None:
     (world.repository / "whet.toml").write_text("[sleep]\nauto = true\n")
     proposal = world.stage()
     world.gemini.write_text("Mine")
-    assert "GEMINI.md: has changes that are not committed" in adopt_alone(world.store, proposal)
+    assert "GEMINI.md: has changes that are not committed" in adopt_alone(world.store, proposal, settings(world))
     assert world.contents == (HOUSE.encode(), b"Mine")

@@ -1,6 +1,5 @@
 """Which sessions are not kept, and why."""
 
-import fnmatch
 import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from whet.sleep.options import SleepOptions
+from whet.sleep.places import matches
 from whet.sleep.session import Origin, Session
 
 IGNORE_FILE = ".whet-sleep-ignore"
@@ -26,7 +26,9 @@ class Skip(StrEnum):
     WHET = "whet's own"
     EXCLUDED = "excluded"
     IGNORED = "ignored"
-    """Its folder has a .whet-sleep-ignore."""
+    """Its folder has a .whet-sleep-ignore, or the whet.toml of its repository excludes it."""
+    SETTINGS = "wrong whet.toml"
+    """The whet.toml of its repository cannot be read, so nobody knows what to mask."""
     FORGOTTEN = "forgotten"
     """The user had it deleted."""
     EMPTY = "empty"
@@ -37,7 +39,7 @@ class Skip(StrEnum):
 
 BY_OPTIONS = frozenset({Skip.OLD, Skip.HEADLESS, Skip.SUBAGENT, Skip.EXCLUDED})
 """Reasons that other options may take away."""
-BY_TIME = frozenset({Skip.LIVE, Skip.IGNORED})
+BY_TIME = frozenset({Skip.LIVE, Skip.IGNORED, Skip.SETTINGS})
 """Reasons that may be gone at the next harvest."""
 _BY_ORIGIN = {Origin.HEADLESS: Skip.HEADLESS, Origin.SUBAGENT: Skip.SUBAGENT}
 
@@ -95,25 +97,3 @@ class Filters:
             return Skip.EXCLUDED
         ignored = any(os.path.lexists(folder / IGNORE_FILE) for place in places for folder in (place, *place.parents))
         return Skip.IGNORED if ignored else None
-
-
-def matches(folder: Path, pattern: str) -> bool:
-    """Whether a folder, or one above it, has this path or name, or matches this pattern of it.
-
-    >>> matches(Path("/home/me/apps/shop"), "/home/me/apps/*"), matches(Path("/home/me/shop/src"), "sh?p")
-    (True, True)
-    >>> matches(Path("/home/me/shop2"), "/home/me/shop")
-    False
-    """
-    by_name = "/" not in pattern and not pattern.startswith(("~", "."))
-    if by_name:
-        return any(fnmatch.fnmatchcase(name, pattern) for name in folder.parts)
-    wanted = os.path.normpath(Path.cwd() / Path(pattern).expanduser())
-    return any(fnmatch.fnmatchcase(str(one), wanted) for one in (folder, *folder.parents))
-
-
-def find_repository(cwd: str | None) -> Path | None:
-    """The git repository that a folder is in, as far as it is still there."""
-    if not cwd or not Path(cwd).is_absolute():
-        return None
-    return next((folder for folder in (Path(cwd), *Path(cwd).parents) if os.path.lexists(folder / ".git")), None)

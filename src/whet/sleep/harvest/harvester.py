@@ -14,17 +14,21 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from whet.errors import UserError
 from whet.ids import digest
-from whet.sleep.harvest.filters import BY_OPTIONS, BY_TIME, Filters, Skip, find_repository
+from whet.sleep.harvest.filters import BY_OPTIONS, BY_TIME, Filters, Skip
 from whet.sleep.harvest.report import HarvestReport, count_expiring, find_newer
 from whet.sleep.harvest.tally import Tally
 from whet.sleep.harvest.workers import divide, run_parts
 from whet.sleep.options import SleepOptions
+from whet.sleep.places import find_repository
 from whet.sleep.readers.jsonl import clip
 from whet.sleep.readers.reader import Reader, Source
 from whet.sleep.readers.registry import READERS, reader_named
 from whet.sleep.redaction import Redaction
+from whet.sleep.repository_settings import AllSettings, RepositorySettings
 from whet.sleep.session import Session
 from whet.sleep.store import SleepStore, SourceRow
 from whet.version import __version__
@@ -60,7 +64,7 @@ class Harvester:
     filters: Filters
     home: Path
     env: Mapping[str, str]
-    extra: tuple[str, ...]
+    repositories: AllSettings
     settings: str
     """Digest of what decides how sessions are stored."""
     all_settings: str
@@ -97,7 +101,16 @@ class Harvester:
         """Store a session, unless there is a reason against it."""
         repository = find_repository(session.cwd)
         reason = self.filters.reason_to_skip(session, repository, job.written)
-        content = digest(session.digest.encode(), self.settings.encode())
+        own = None
+        if reason is None and repository is not None:
+            try:
+                own = self.repositories.of(repository)
+            except UserError as error:
+                reason = Skip.SETTINGS
+                tally.leave_out(str(error))
+            else:
+                reason = Skip.IGNORED if own.excludes(session.cwd) else None
+        content = digest(session.digest.encode(), self._settings_of(own).encode())
         if (session.cli, session.id) in forgotten:
             reason = Skip.FORGOTTEN
         elif reason is None and store.session_digest(session.cli, session.id) == content:
@@ -113,11 +126,27 @@ class Harvester:
         tally.skip(session.cli, session.version, reason)
         return reason
 
+    def _settings_of(self, own: RepositorySettings | None) -> str:
+        """Digest of what decides how the sessions of a repository are stored."""
+        return _digest(self.settings, own.own_patterns) if own and own.own_patterns else self.settings
+
     def _redaction(self, repository: Path | None) -> Redaction:
         if repository not in self.redactions:
-            repositories = [repository] if repository else []
-            self.redactions[repository] = Redaction(self.env, self.home, repositories, self.extra)
+            repositories, extra = [], self.repositories.options.redact_extra
+            if repository is not None:
+                repositories, extra = [repository], self.repositories.of(repository).redact_extra
+            self.redactions[repository] = Redaction(self.env, self.home, repositories, extra)
         return self.redactions[repository]
+
+
+class Masking(BaseModel):
+    """With which patterns of its own the sessions of a repository were masked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    repository: str
+    patterns: str
+    """Their digest."""
 
 
 def harvest(
@@ -140,9 +169,19 @@ def harvest(
     filters = Filters.of(options, now)
     settings = _digest(__version__, options.redact_extra)
     chosen = (options.include, options.exclude, options.lookback, options.all_origins)
-    harvester = Harvester(filters, home, env, options.redact_extra, settings, _digest(settings, chosen))
+    repositories = AllSettings(options)
+    harvester = Harvester(filters, home, env, repositories, settings, _digest(settings, chosen))
     dropped = dict(_drop_denied(store, filters))
     tally = Tally()
+    for repository in store.repositories():
+        try:
+            own = repositories.of(repository)
+        except UserError as error:
+            tally.leave_out(str(error))
+            continue
+        _read_again_if_masked_otherwise(store, repository, own)
+        for folder in filter(own.excludes, store.folders(repository)):
+            dropped[folder] = store.drop_sessions(repository, folder)
     found = [job for reader in readers for job in _find_jobs(reader, home, env, tally)]
     jobs = list(_select(found, store, harvester, tally))
     watch(len(jobs), sum(job.size for job in jobs))
@@ -177,6 +216,15 @@ def _drop_denied(store: SleepStore, filters: Filters) -> Iterator[tuple[str, int
     for repository in store.repositories():
         if filters.is_denied(None, repository):
             yield str(repository), store.drop_sessions(repository)
+
+
+def _read_again_if_masked_otherwise(store: SleepStore, repository: Path, own: RepositorySettings) -> None:
+    """If the repository's own patterns are others than last time, have its transcripts read again."""
+    name, patterns = str(repository), _digest(own.own_patterns)
+    known = store.get("masking", name, Masking)
+    if (known.patterns if known else _digest(())) != patterns:
+        store.drop_sources(repository)
+        store.put("masking", name, Masking(repository=name, patterns=patterns))
 
 
 def _find_jobs(reader: Reader, home: Path, env: Mapping[str, str], tally: Tally) -> list[Job]:

@@ -47,13 +47,13 @@ class HarvestReport(_Record):
     broken: Mapping[str, int] = Field(default_factory=dict)
     """Lines that could not be read, by agent."""
     failures: tuple[str, ...] = ()
-    """Files that could not be read, and why."""
+    """Files that could not be read, and repositories whose whet.toml is wrong, and why."""
     newer: tuple[tuple[str, str, str], ...] = ()
     """Agents, their versions, and the earlier versions that the readers were tested with."""
     expiring: Mapping[str, int] = Field(default_factory=dict)
     """Transcripts that their program deletes within a week, by agent."""
     dropped: Mapping[str, int] = Field(default_factory=dict)
-    """Sessions that were deleted because their repository is excluded by now, by repository."""
+    """Sessions that were deleted because their place is excluded by now, by repository or folder."""
 
     @property
     def read(self) -> int:

@@ -28,8 +28,9 @@ class Tally:
     def add(self, other: "Tally") -> None:
         """Add what another process counted."""
         for one in fields(self):
-            mine = getattr(self, one.name)
-            (mine.extend if isinstance(mine, list) else mine.update)(getattr(other, one.name))
+            if one.name != "failures":
+                getattr(self, one.name).update(getattr(other, one.name))
+        self.failures += [problem for problem in other.failures if problem not in self.failures]
 
     def keep(self, session: Session, secrets: int) -> None:
         """Count a session that was stored."""
@@ -45,6 +46,11 @@ class Tally:
         """Count a file that could not be read."""
         self.skip(cli, None, Skip.UNREADABLE)
         self.failures.append(problem)
+
+    def leave_out(self, problem: str) -> None:
+        """Keep the reason why a repository is left out, once."""
+        if problem not in self.failures:
+            self.failures.append(problem)
 
     def note_unknown(self, cli: str, reading: Reading) -> None:
         """Count what a reader did not understand."""

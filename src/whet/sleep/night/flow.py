@@ -6,18 +6,18 @@ killed continues when it is started again, and pays for nothing twice.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whet.agents import CliAgent, agent_named
 from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
-from whet.runs.stats.use import RolloutUse
+from whet.runs.stats.use import RolloutUse, Unit
 from whet.skills.certificates.certificate import CERTIFICATE
 from whet.skills.measurement import NotMeasured
 from whet.skills.proposers.base import Proposer
@@ -31,16 +31,26 @@ from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.sleep.exam import fewest_rollouts, night_request, propose_rules
 from whet.sleep.harvest import harvest
+from whet.sleep.night.clock import NightClock
 from whet.sleep.night.consent import find_endpoint, give_consent, refuse_without_consent
 from whet.sleep.night.expiry import last_needed
 from whet.sleep.night.reading import SentenceReader
-from whet.sleep.night.records import begin_night, describe_harvest, describe_proof, explain_outcome, find_unfinished
+from whet.sleep.night.records import (
+    Trial,
+    begin_night,
+    describe_harvest,
+    describe_proof,
+    explain_outcome,
+    find_unfinished,
+)
+from whet.sleep.night.repositories import RepositoryCheck, refuse_unrecorded
 from whet.sleep.night.spending import Allowance, add_costs, find_allowance, find_share, read_call_cost, read_cost
 from whet.sleep.night.targets import find_targets, write_start
 from whet.sleep.night.tasks import TooFewTasksError, find_tasks, write_carriers
 from whet.sleep.options import SleepOptions
-from whet.sleep.redaction import Redaction
+from whet.sleep.redaction import Redaction, SecretFoundError
 from whet.sleep.report import Cost, NightRecord, Outcome, render_report
+from whet.sleep.repository_settings import RepositorySettings
 from whet.sleep.review.adopt import adopt_alone
 from whet.sleep.rules.find import find_rules
 from whet.sleep.rules.meanings import make_recaller
@@ -65,6 +75,8 @@ from whet.tasks.git import GitError
 
 READING_SHARE = 0.1
 """Of the budgets of a night: what reading sentences may use."""
+AT_AN_END_SEC = 1.0
+"""A budget with less time left is used up: timers do not end to the point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,8 @@ class NightPlan:
     """Where the model is, if not on this machine."""
     use: RolloutUse
     """What one rollout may use."""
+    left_out: tuple[str, ...] = ()
+    """Repositories that the night would leave out, and why."""
 
 
 async def plan_night(setting: Setting, store: SleepStore) -> NightPlan:
@@ -100,6 +114,7 @@ async def plan_night(setting: Setting, store: SleepStore) -> NightPlan:
     with hold_lock(store, datetime.now(UTC)):
         night = Night(setting, store, on_record=False)
         night.harvest()
+        night.choose_repositories()
         rules = tuple(await night.find_rules())
     run = night.run_options(night.folder / "run")
     model = run.models[0]
@@ -111,6 +126,7 @@ async def plan_night(setting: Setting, store: SleepStore) -> NightPlan:
         model,
         find_endpoint(model, setting.config, setting.env),
         estimate_use(run, setting.config),
+        night.left_out,
     )
 
 
@@ -125,17 +141,17 @@ async def run_night(setting: Setting, store: SleepStore, *, scheduled: bool = Fa
     with its window."""
     with hold_lock(store, datetime.now(UTC)):
         night = Night(setting, store)
-        night.refuse_unrecorded()
+        refuse_unrecorded(night.agent(), setting.options, setting.config)
         for endpoint in night.endpoints():
             refuse_without_consent(store, endpoint)
         if scheduled and (reason := await night.wait()) is not None:
             return night.skip(reason)
-        window = asyncio.timeout(night.time_left() if scheduled else None)
+        end = asyncio.timeout(night.time_left(scheduled=scheduled))
         try:
-            async with window:
+            async with end, night.count_time():
                 await night.run()
         except TimeoutError:
-            if not window.expired():
+            if not end.expired():
                 raise
             night.run_out_of_time()
         except NotMeasured as error:
@@ -156,26 +172,23 @@ class Night:
     """Whether the night takes place. If not, it is only planned."""
     record: NightRecord = field(init=False)
     folder: Path = field(init=False)
+    repositories: dict[Path, RepositorySettings] = field(init=False, default_factory=dict)
+    """Those that the night works on, and how."""
+    left_out: tuple[str, ...] = field(init=False, default=())
+    """Why other repositories are left out."""
     _preferences: str = field(init=False)
+    _clock: NightClock = field(init=False)
 
     def __post_init__(self) -> None:
         self._preferences = read_preferences(self.setting.options.preferences)
         self.record = find_unfinished(self.store) or begin_night(self.store)
         self.folder = self.store.folder / NIGHTS / self.record.id
+        self._clock = NightClock(self.record.cost.minutes)
 
-    def refuse_unrecorded(self) -> None:
-        """UserError if the agent is to use a login with which its calls cannot be recorded."""
-        agent = agent_named(self._agent(), self.setting.config.agents)
-        if self.setting.options.login and isinstance(agent, CliAgent) and agent.traits.login_url is None:
-            raise UserError(
-                f"`login` is set, but the calls of '{self._agent()}' cannot be recorded with its login, and a night "
-                "judges by recorded calls; give it a model with a key, or choose claude-code or codex with `agent`"
-            )
-
-    def endpoints(self) -> list[str]:
+    def endpoints(self, agent: str | None = None) -> list[str]:
         """Where files of the repositories would be sent."""
         setting = self.setting
-        models = [*self.run_options(self.folder / "run").models, setting.options.proposer_model]
+        models = [*self.run_options(self.folder / "run", agent=agent).models, setting.options.proposer_model]
         found = [find_endpoint(one, setting.config, setting.env) for one in models if one]
         return [one for one in dict.fromkeys(found) if one]
 
@@ -187,14 +200,34 @@ class Night:
         last = max((one.started for one in nights if one.ended is not None), default=None)
         return await wait_to_start(setting.options, look, local_time, asyncio.sleep, last)
 
-    def time_left(self) -> float:
-        """Seconds until the window of a scheduled night ends."""
+    def time_left(self, *, scheduled: bool) -> float | None:
+        """Seconds until the budgets of time end, and the window of a scheduled night. None without any end."""
+        left = self.allowance().seconds
+        if not scheduled:
+            return left
         now = local_time()
-        return (must_end(self.setting.options, now).astimezone(UTC) - now.astimezone(UTC)).total_seconds()
+        window = (must_end(self.setting.options, now).astimezone(UTC) - now.astimezone(UTC)).total_seconds()
+        return window if left is None else min(window, left)
+
+    @asynccontextmanager
+    async def count_time(self) -> AsyncIterator[None]:
+        """Count all time that passes, whatever it is used for, also in case the night is killed."""
+        async with self._clock.run(lambda minutes: self._set_cost(minutes=minutes)):
+            try:
+                yield
+            finally:
+                self._set(cost=self._spent())
+
+    def _set_cost(self, **changes: float) -> None:
+        self._set(cost=self.record.cost.model_copy(update=changes))
 
     def run_out_of_time(self) -> None:
-        """Leave the rest to the next night, which continues this one."""
-        self._set(outcome=Outcome.NO_TIME, detail="the next night continues", cost=self._spent())
+        """End with the budget of time, or leave the rest to the next night, which continues this one."""
+        left = self.allowance().seconds
+        if left is not None and left < AT_AN_END_SEC:
+            self._set(outcome=Outcome.BUDGET, detail=f"the night took {Budget(60 * self._clock.minutes, Unit.SECONDS)}")
+        else:
+            self._set(outcome=Outcome.NO_TIME, detail="the next night continues")
 
     def skip(self, reason: Reason) -> NightRecord:
         """Leave a night out. It is on record only if it was to take place."""
@@ -205,6 +238,7 @@ class Night:
 
     async def run(self) -> None:
         self.harvest()
+        self.choose_repositories()
         self.propose_removals()
         rules = await self.find_rules()
         # Which rules a night tries is fixed once: they share its error rate, also after it was killed.
@@ -215,7 +249,18 @@ class Night:
             if (short := self._find_shortage(rule)) is not None:
                 self._set(outcome=Outcome.BUDGET, detail=short)
                 return
-            await self.learn(rule)
+            with self._stop_at_secrets(self._own(rule)):
+                await self.learn(rule)
+
+    @contextmanager
+    def _stop_at_secrets(self, own: RepositorySettings) -> Iterator[None]:
+        """A secret in a prompt ends the night. If a repository added patterns of its own, it ends only its own part."""
+        try:
+            yield
+        except SecretFoundError as error:
+            if not own.own_patterns:
+                raise
+            self._note(f"{own.file}: [sleep]: `redact_extra` stopped the work on this repository: {error}")
 
     def _find_shortage(self, rule: Rule) -> str | None:
         """Why the budget does not reach for a rule."""
@@ -240,12 +285,32 @@ class Night:
             detail="none of them was in a git repository" if sessions and not self.store.repositories() else "",
         )
 
+    def choose_repositories(self) -> None:
+        """Read the settings of every repository. One whose settings are wrong is left out, and the report says so."""
+        setting = self.setting
+        check = RepositoryCheck(
+            setting.options,
+            setting.config,
+            self.endpoints,
+            self.agent,
+            setting.home,
+            self.store,
+            consent=self.on_record,
+        )
+        self.repositories, self.left_out = check.choose(self.store.repositories())
+        for line in self.left_out:
+            if line not in self.record.notes:
+                self._note(line)
+
+    def _own(self, rule: Rule) -> RepositorySettings:
+        return self.repositories[Path(rule.repository)]
+
     def propose_removals(self) -> None:
         """Propose to remove rules that no session needed for a long time."""
-        for repository in self.store.repositories():
+        for repository, own in self.repositories.items():
             rules = [one for one in self.store.list("rule", Rule) if one.repository == str(repository)]
             needed = last_needed(rules, self.store.sessions(repository))
-            for target in find_targets(repository, self.setting.options.targets, self._agent()):
+            for target in find_targets(repository, own.targets, self.agent(own)):
                 text = target.read_text(encoding="utf-8") if target.is_file() else ""
                 shorter = expire_rules(self.store, text, needed, datetime.now(UTC))
                 if shorter != text and not self._is_staged(target):
@@ -260,14 +325,15 @@ class Night:
         """The rules that enough sessions ask for, and that nobody rejected; those with most support first."""
         found: list[Rule] = []
         dropped: Counter[str] = Counter()
-        for repository in self.store.repositories():
+        for repository, own in self.repositories.items():
             sessions = list(self._sessions(repository))
             interpret, scripts = self._interpret(repository), self.setting.options.all_origins
-            rules = await find_rules(sessions, str(repository), scripts=scripts, interpret=interpret)
-            for rule in rules.rules:
-                self.store.put("rule", rule.id, rule)
-            dropped.update(one.cause for one in rules.dropped)
-            found += rules.rules
+            with self._stop_at_secrets(own):
+                rules = await find_rules(sessions, str(repository), scripts=scripts, interpret=interpret)
+                for rule in rules.rules:
+                    self.store.put("rule", rule.id, rule)
+                dropped.update(one.cause for one in rules.dropped)
+                found += rules.rules
         self._set(not_used=dropped, cost=self._spent())
         wanted = [one for one in found if self._is_wanted(one)]
         return sorted(wanted, key=lambda one: (-len(one.sessions), one.id))
@@ -293,7 +359,7 @@ class Night:
 
     def _is_wanted(self, rule: Rule) -> bool:
         known = {one.rule for one in list_proposals(self.store) if one.state is not State.REJECTED}
-        enough = len(rule.sessions) >= self.setting.options.min_support
+        enough = len(rule.sessions) >= self._own(rule).min_support
         return enough and rule.id not in known and not is_rejected(self.store, rule.id, rule.sessions)
 
     async def learn(self, rule: Rule) -> None:
@@ -309,12 +375,15 @@ class Night:
             except (TooFewTasksError, GitError) as error:
                 self._set(outcome=Outcome.NO_JUDGE, detail=str(error))
                 return
-        targets = find_targets(repository, self.setting.options.targets, self._agent())
+        own = self._own(rule)
+        targets = find_targets(repository, own.targets, self.agent(own))
         start = write_start(targets, folder / "start")
         redaction = self._redaction(repository)
         redaction.refuse_secrets(start.read_text(encoding="utf-8"), str(targets[0]))
         redaction.refuse_private("\n".join((rule.text, *rule.said)), f"rule {rule.id}")
         request = self._request(rule, start, folder, self.allowance(rule))
+        trial = Trial(rule=rule.id, night=self.record.id)
+        self.store.put("trial", trial.name, trial)
         try:
             result = await sharpen_skill(request, self._proposer(rule), self.setting.config, env=self.setting.env)
         except LimitReachedError as reached:
@@ -326,12 +395,13 @@ class Night:
 
     def _request(self, rule: Rule, start: Path, folder: Path, allowance: Allowance) -> SharpenRequest:
         """What to sharpen: the memory file, on the tasks of a rule, with the work as guard."""
-        run = self.run_options(folder / "run", folder / "tasks")
+        own = self._own(rule)
+        run = self.run_options(folder / "run", folder / "tasks", agent=self.agent(own))
         run = run.model_copy(update={"limits": allowance.within(run.limits)})
         request = night_request(start, run, Budget(allowance.rollouts))
         # The error rate is that of the whole night, whatever it tries. A rule that is tried again has half of it.
         plan = replace(request.plan, alpha=request.plan.alpha / len(self.record.rules) / 2 ** self._tries(rule))
-        said = "\n".join([*rule.said, self._preferences])
+        said = "\n".join([*rule.said, self._preferences, own.preferences]).rstrip("\n")
         refuse = partial(self._redaction(Path(rule.repository)).refuse_secrets, what="a prompt of the night")
         return replace(request, plan=plan, preferences=said, check_prompt=refuse)
 
@@ -340,12 +410,12 @@ class Night:
         model = self.setting.options.proposer_model
         return ProposerSpec("llm", model) if model else propose_rules(f"- {rule.text}")
 
-    def run_options(self, out: Path, tasks: Path | None = None) -> RunOptions:
+    def run_options(self, out: Path, tasks: Path | None = None, agent: str | None = None) -> RunOptions:
         """The options of rollouts: the developer's own agent and model, in boxes with their own home."""
         options = self.setting.options
         return RunOptions(
             tasks=tasks or (),
-            agents=(self._agent(),),
+            agents=(agent or self.agent(),),
             models=(options.model,) if options.model else (),
             login=options.login,
             out=out,
@@ -379,7 +449,7 @@ class Night:
         )
         proposal = stage(self.store, draft, self._redaction(repository), datetime.now(UTC), self.setting.home)
         self._set(proposals=(*self.record.proposals, proposal.id))
-        if note := adopt_alone(self.store, proposal):
+        if note := adopt_alone(self.store, proposal, self.repositories[repository]):
             self._note(note)
 
     def allowance(self, rule: Rule | None = None) -> Allowance:
@@ -392,9 +462,11 @@ class Night:
         )
 
     def _spent(self, own: Path | None = None) -> Cost:
-        """What the night has used so far, but for one run."""
-        runs = (read_cost(run) for run in self._runs() if run != own)
-        return add_costs((read_call_cost(self.folder / READING), *runs))
+        """What the night has used so far, but for one run. Its time is that of the whole night, not only of models."""
+        costs = {run: read_cost(run) for run in self._runs()}
+        used = add_costs((read_call_cost(self.folder / READING), *(costs[run] for run in costs if run != own)))
+        minutes = max(used.minutes, self._clock.minutes - (costs[own].minutes if own in costs else 0))
+        return used.model_copy(update={"minutes": minutes})
 
     def end(self) -> NightRecord:
         """Write the report."""
@@ -427,9 +499,9 @@ class Night:
             if one.key in rule.sessions:
                 yield Sighting(cli=one.cli, session=one.id, at=one.started)
 
-    def _agent(self) -> str:
+    def agent(self, own: RepositorySettings | None = None) -> str:
         """The agent that replays tasks: the one that is named, or the one with most sessions."""
-        chosen = self.setting.options.agent or self.setting.config.defaults.agent
+        chosen = (own.agent if own else None) or self.setting.options.agent or self.setting.config.defaults.agent
         if not chosen and not self.record.sessions:
             chosen = next((one.cli for one in self._sessions()), None)
         if not chosen and not self.record.sessions:
@@ -437,12 +509,13 @@ class Night:
         return chosen or Counter(self.record.sessions).most_common(1)[0][0]
 
     def _redaction(self, repository: Path) -> Redaction:
-        return Redaction(self.setting.env, self.setting.home, [repository], self.setting.options.redact_extra)
+        patterns = self.repositories[repository].redact_extra
+        return Redaction(self.setting.env, self.setting.home, [repository], patterns)
 
     def _runs(self) -> list[Path]:
         return sorted(self.folder.glob("*/run"))
 
     def _tries(self, rule: Rule) -> int:
         """In how many other nights the rule was tried."""
-        places = (self.store.folder / NIGHTS).glob(f"*/{rule.id}/run")
-        return sum(place.parent.parent != self.folder for place in places)
+        trials = self.store.list("trial", Trial)
+        return sum(one.rule == rule.id and one.night != self.record.id for one in trials)

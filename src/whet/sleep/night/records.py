@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from whet.skills.certificates.certificate import ExamRecord
 from whet.skills.certificates.guard_text import format_both_scores
 from whet.skills.measurement import Verdict
@@ -12,6 +14,20 @@ from whet.sleep.exam import MARGIN
 from whet.sleep.harvest import HarvestReport
 from whet.sleep.report import NightRecord, Outcome
 from whet.sleep.store import SleepStore
+
+
+class Trial(BaseModel):
+    """That a night tried a rule: each further trial has half the error rate. The digest of a rule is all that is kept,
+    so it stays when the rule and its sessions are forgotten."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rule: str
+    night: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule}-{self.night}"
 
 
 def find_unfinished(store: SleepStore) -> NightRecord | None:

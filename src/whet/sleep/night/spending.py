@@ -28,6 +28,11 @@ class Allowance:
     def rollouts(self) -> int:
         return min((int(one.amount) for one in self.budgets if one.unit is Unit.ROLLOUTS), default=MANY)
 
+    @property
+    def seconds(self) -> float | None:
+        """None without a budget of time."""
+        return min((one.amount for one in self.budgets if one.unit is Unit.SECONDS), default=None)
+
     def __and__(self, other: "Allowance") -> "Allowance":
         """What both allow."""
         return Allowance((*self.budgets, *other.budgets))

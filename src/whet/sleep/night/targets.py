@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from whet.errors import UserError
 from whet.skill import MEMORY_FILES
 
 NAMES = {"claude-code": "CLAUDE.md", "gemini": "GEMINI.md"}
@@ -18,9 +17,6 @@ def find_targets(repository: Path, named: Sequence[str], agent: str) -> list[Pat
     """
     own = NAMES.get(agent, "AGENTS.md")
     found = [name for name in named or MEMORY_FILES if named or (repository / name).is_file()]
-    for name in named:
-        if Path(name).suffix.lower() != ".md":
-            raise UserError(f"`targets` has '{name}'; expected Markdown files, such as AGENTS.md")
     return [repository / name for name in sorted(found or [own], key=lambda name: name != own)]
 
 

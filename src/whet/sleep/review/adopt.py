@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from textwrap import shorten
+from typing import TYPE_CHECKING
 
 from whet.errors import UserError, did_you_mean
 from whet.skills.adoption.files import ChangedFileError, read_place
@@ -27,6 +28,9 @@ from whet.sleep.staging import (
     read_changes,
 )
 from whet.sleep.store import SleepStore
+
+if TYPE_CHECKING:
+    from whet.sleep.repository_settings import RepositorySettings
 
 PROVEN = (Evidence.COMMAND, Evidence.COMMIT, Evidence.CORRECTION)
 """What a proposal must rest on to be adopted without a person."""
@@ -65,27 +69,25 @@ def adopt_proposal(
     return Adopted(proposal, tuple(changes), _commit(proposal, files) if commit else None)
 
 
-def adopt_alone(store: SleepStore, proposal: Proposal) -> str:
-    """Adopt a proposal without a person, if it is proven and the whet.toml of its repository has `auto = true`.
+def adopt_alone(store: SleepStore, proposal: Proposal, own: "RepositorySettings") -> str:
+    """Adopt a proposal without a person, if it is proven, the whet.toml of its repository has `auto = true`, and the
+    user allows that for this repository.
 
     The result is a note for the report; empty when a person decides, as usual.
     """
     is_proven = proposal.certified and proposal.evidence in PROVEN and not proposal.merged
-    if not is_proven or proposal.repository is None or not _allows_auto(proposal.repository):
+    if not is_proven or not own.auto:
         return ""
+    if not own.auto_allowed:
+        return (
+            f"{proposal.name}: waits for you, although {own.file} has `auto = true`: `allow_auto` in your sleep.toml "
+            "does not name the repository"
+        )
     try:
         adopt_proposal(store, proposal.id)
     except UserError as error:
         return f"{proposal.name}: was not adopted by itself: {error}"
     return f"{proposal.name}: was adopted, as whet.toml says (auto); `whet sleep rollback {proposal.id}` undoes it"
-
-
-def _allows_auto(repository: Path) -> bool:
-    """Whether the repository's own file says so: not one above it, which other repositories may share."""
-    from whet.runs.config import FILE, read_config  # it loads agents and the gateway; `whet sleep adopt` needs neither
-
-    file = repository / FILE
-    return file.is_file() and read_config(file).sleep.get("auto") is True
 
 
 def _choose(changes: list[Change], targets: Sequence[str]) -> list[Change]:

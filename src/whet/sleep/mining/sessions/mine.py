@@ -22,6 +22,7 @@ from whet.sleep.mining.sessions.candidates import Candidate, Safe, mine_session
 from whet.sleep.options import SleepOptions
 from whet.sleep.redaction import Redaction
 from whet.sleep.repository import Lost
+from whet.sleep.repository_settings import read_settings
 from whet.sleep.rules.find import find_rules
 from whet.sleep.rules.meanings import make_recaller
 from whet.sleep.rules.rule import Dropped, Rule
@@ -57,6 +58,8 @@ class SessionsReport(BaseModel):
     tasks: tuple[BankTask, ...]
     """Proved tasks, those of earlier times too."""
     lost: tuple[LostSession, ...]
+    problem: str = ""
+    """Why the repository was left out."""
 
     def count_causes(self) -> Counter[str]:
         """How many sessions were lost, by cause."""
@@ -78,11 +81,21 @@ async def mine_repositories(
     reports = []
     async with open_resources(sandbox, env) as resources:
         for repository in repositories:
-            safe = _Safe(Redaction(env, home, [repository], options.redact_extra))
+            try:
+                patterns = read_settings(repository, options).redact_extra
+            except UserError as error:
+                reports.append(leave_out(repository, error))
+                continue
+            safe = _Safe(Redaction(env, home, [repository], patterns))
             data = user_data(env).parent
             miner = SessionMiner(store, repository, resources, data, safe, scripts=options.all_origins)
             reports.append(await miner.mine(options.since(now), watch=watch))
     return reports
+
+
+def leave_out(repository: Path, error: UserError) -> SessionsReport:
+    """The report of a repository that is not mined, because its whet.toml is wrong."""
+    return SessionsReport(repository=str(repository), rules=(), dropped=(), tasks=(), lost=(), problem=str(error))
 
 
 class _Safe:
