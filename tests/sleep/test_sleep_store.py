@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from whet.errors import UserError
 from whet.sleep import store as module
+from whet.sleep.report import Cost, NightRecord, Outcome
 from whet.sleep.session import Origin, Session, Speaker, Turn
 from whet.sleep.store import FILE, Kind, SleepStore, SourceRow
 
@@ -187,6 +188,16 @@ def test_a_forgotten_repository_takes_its_sessions_along_and_no_neighbour(store:
     assert dict(store.forget("/a/shop").documents) == {"proposal": 1, "adoption": 1}
     assert [session.id for session in store.sessions()] == ["near"]
     assert store.list("proposal", Note) == [Note(text="x", repository="/a/shop2")]
+
+
+def test_the_cost_of_a_night_stays_without_what_it_says_of_a_forgotten_repository(store: SleepStore) -> None:
+    keep(store, a_session("s1"), "/a/shop")
+    cost = Cost(rollouts=40, tokens=900, minutes=12, dollars=1.5)
+    notes = ("/a/shop/whet.toml: not TOML", "other")
+    store.put("night", "n", NightRecord(id="n", started=NOW, outcome=Outcome.NOISE, cost=cost, notes=notes))
+    assert dict(store.forget("/a/shop").documents) == {}
+    (night,) = store.list("night", NightRecord)
+    assert (night.cost, night.notes) == (cost, ("other",))
 
 
 def test_forgetting_removes_no_file_outside_the_store(store: SleepStore, tmp_path: Path) -> None:
