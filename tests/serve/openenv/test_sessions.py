@@ -3,7 +3,7 @@
 import pytest
 
 from whet.client.openenv_models import RolloutResult
-from whet.serve.openenv.sessions import DETACHED_SEC, WANTED_SEC, CapacityError, SessionError, Sessions
+from whet.serve.openenv.sessions import UNATTENDED_SEC, WANTED_SEC, CapacityError, SessionError, Sessions
 
 
 class Clock:
@@ -60,8 +60,12 @@ def test_idle_sessions_are_given_up_and_their_sockets_closed() -> None:
     clock, ended = Clock(), []
     sessions = Sessions(3, 600, clock)
     busy, idle, attached = (sessions.create("a") for _ in range(3))
+    with idle.use():
+        pass
     sessions.attach(attached, lambda: ended.append(attached.id))
     with busy.use():
+        clock.now = 599
+        assert sessions.reap() == 0
         clock.now = 601
         assert sessions.reap() == 2
     assert ended == [attached.id]
@@ -70,20 +74,24 @@ def test_idle_sessions_are_given_up_and_their_sockets_closed() -> None:
         sessions.find(idle.id, "a")
 
 
-def test_a_session_whose_socket_was_lost_is_given_up_sooner() -> None:
+def test_a_session_that_never_had_a_socket_or_lost_it_is_given_up_sooner() -> None:
     clock = Clock()
     sessions = Sessions(1, 6000, clock)
+    sessions.create("a")
+    clock.now = UNATTENDED_SEC + 1
+    assert sessions.reap() == 1
+    clock.now = 0
     session = sessions.create("a")
     sessions.attach(session, end)
     sessions.detach(session)
-    clock.now = DETACHED_SEC + 1
+    clock.now = UNATTENDED_SEC + 1
     assert sessions.reap() == 1
     session = sessions.create("a")
     sessions.attach(session, end)
     sessions.detach(session)
     with session.use():
         pass
-    clock.now += DETACHED_SEC + 1
+    clock.now += UNATTENDED_SEC + 1
     assert sessions.reap() == 0  # it was used over HTTP since
 
 

@@ -13,8 +13,8 @@ from whet.client.openenv_models import RolloutResult, State
 
 REAP_SEC = 5.0
 """How often idle sessions are searched for, at most."""
-DETACHED_SEC = 60.0
-"""How long a session may be idle after its socket was lost. Its client usually ended without a word."""
+UNATTENDED_SEC = 60.0
+"""How long a session may be idle that never had a socket, or lost it."""
 WANTED_SEC = 5.0
 """The same while somebody else needs the slot."""
 
@@ -46,7 +46,8 @@ class Session:
         """Ends the socket that is attached, if there is one."""
         self.closing = False
         """It ends when its socket does."""
-        self.lost_socket = False
+        self.unattended = True
+        """It has no socket, and was not used since. Its client may have ended without a word."""
         self._clock = clock
         self._calls = 0
         self.last_used = clock()
@@ -64,7 +65,7 @@ class Session:
     def use(self) -> Iterator[None]:
         """Keep the session from being given up while a call is under way."""
         self._calls += 1
-        self.lost_socket = False
+        self.unattended = False
         try:
             yield
         finally:
@@ -124,12 +125,12 @@ class Sessions:
         if session.attached is not None:
             raise SessionError(f"Session {session.id} already has an attached WebSocket")
         session.attached = end
-        session.lost_socket = False
+        session.unattended = False
 
     def detach(self, session: Session) -> None:
         """Take the socket away. The session stays, unless it was to be closed."""
         session.attached = None
-        session.lost_socket = True
+        session.unattended = True
         session.last_used = self._clock()
         if session.closing:
             self.close(session)
@@ -138,11 +139,11 @@ class Sessions:
         """Free the slot."""
         self._sessions.pop(session.id, None)
 
-    def reap(self, detached_sec: float = DETACHED_SEC) -> int:
-        """Give up the sessions that were idle for too long; those without their socket sooner. Returns how many."""
-        longest = min(detached_sec, self._idle_sec)
+    def reap(self, unattended_sec: float = UNATTENDED_SEC) -> int:
+        """Give up the sessions that were idle for too long; unattended ones sooner. Returns how many."""
+        longest = min(unattended_sec, self._idle_sec)
         idle = [
-            one for one in self._sessions.values() if one.idle_for() > (longest if one.lost_socket else self._idle_sec)
+            one for one in self._sessions.values() if one.idle_for() > (longest if one.unattended else self._idle_sec)
         ]
         for session in idle:
             self.close(session)
