@@ -18,6 +18,7 @@ LAYOUT = Layout(
     arguments=("tasks",),
     left_out=("resume",),
     flags={"agents": "--agent", "models": "--model", "skills": "--skill"},
+    limits=("max_cost", "max_tokens"),
 )
 
 
