@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+import whet.client
 from support.scripted_rest import CALLS, TOKEN, Reply, call_sync, scripted_rest
 from whet.client import AsyncClient, Client
 from whet.client.errors import (
@@ -235,3 +236,11 @@ def test_clients_load_nothing_of_the_server() -> None:
         f"whet.{name}" for name in ("serve", "runs", "rollout", "gateway", "scoring", "sandbox", "agents", "trace")
     }
     assert loaded & (heavy | rooms) == set()
+
+
+def test_clients_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(UserError, match=r"clients of `whet serve` need one more package: pip install 'whet\[client\]'"):
+        _ = whet.client.Client
+    with pytest.raises(AttributeError, match="has no attribute 'Clint'"):
+        _ = whet.client.Clint

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import pytest
@@ -53,6 +54,10 @@ WRITES = "command:sh -c 'mkdir -p sub; echo right > sub/answer.txt'"
 def call(request: pytest.FixtureRequest) -> Any:
     """Uses one client and the other."""
     return request.param
+
+
+PATIENT = 300.0
+"""How long the clients try here: a server takes a while to start when other tests compute as well."""
 
 
 def make_server(project: Project, *arguments: str) -> ServerProcess:
@@ -206,34 +211,34 @@ def test_the_documented_program_runs(server: ServerProcess) -> None:
     assert lines[-1].startswith("NotFound unknown task 'nothing'")
 
 
-def test_a_wait_survives_a_killed_server(server: ServerProcess, call: Any) -> None:
-    request = slow(2)
-    group = call(server.url, lambda c: c.submit(request))
-    again = restart_when(server, lambda client: client.service().running > 0)
-    done = call(server.url, lambda c: c.wait_group(group.id))
-    again.join()
-    assert [one.outcome for one in done.rollouts] == [Outcome.SCORED] * 2
-    assert [one.id for one in done.rollouts] == [one.id for one in group.rollouts]
-
-
-def test_a_stream_of_events_survives_a_killed_server(server: ServerProcess, call: Any) -> None:
-    rollout = call(server.url, lambda c: c.submit(slow())).rollouts[0]
-    again = restart_when(server, lambda client: client.rollout(rollout.id).status is Status.RUNNING)
-    events = call(server.url, lambda c: c.events(rollout.id))
-    again.join()
-    numbers = [event.id for event in events]
-    assert numbers == sorted(set(numbers))
-    assert [event.type for event in events][-1] == "done"
-    assert [event.type for event in events].count("done") == 1
-    with Client(server.url) as client:
-        assert client.rollout(rollout.id).outcome is Outcome.SCORED
+def test_waits_and_streams_survive_a_killed_server(server: ServerProcess) -> None:
+    group = call_sync(server.url, lambda c: c.submit(slow(2)))
+    first = group.rollouts[0].id
+    with ThreadPoolExecutor() as threads:
+        waits, streams = (
+            [threads.submit(call, server.url, use, retry_sec=PATIENT) for call in CALLS.values()]
+            for use in (lambda c: c.wait_group(group.id), lambda c: c.events(first))
+        )
+        with Client(server.url) as client:
+            wait_until(lambda: client.rollout(first).status is Status.RUNNING)
+        server.kill()
+        server.start()
+    for wait in waits:
+        assert [(one.id, one.outcome) for one in wait.result().rollouts] == [
+            (one.id, Outcome.SCORED) for one in group.rollouts
+        ]
+    for stream in streams:
+        numbers, types = [one.id for one in stream.result()], [one.type for one in stream.result()]
+        assert numbers == sorted(set(numbers))
+        assert types.count("done") == 1
+        assert types[-1] == "done"
 
 
 def test_a_submit_whose_answer_is_lost_starts_once(server: ServerProcess) -> None:
-    with Client(server.url) as client:
+    with Client(server.url, retry_sec=PATIENT) as client:
         before = {one.id for one in client.rollouts(limit=1000)}
         with LossyProxy(server) as proxy:
-            group = call_sync(proxy.url, lambda c: c.submit(RolloutRequest(task="sum-1", samples=3)))
+            group = call_sync(proxy.url, lambda c: c.submit(RolloutRequest(task="sum-1", samples=3)), retry_sec=PATIENT)
         assert proxy.lost == 1
         assert client.wait_group(group.id).scored == 3
         new = [one for one in client.rollouts(limit=1000) if one.id not in before]
@@ -250,23 +255,9 @@ def test_run_is_finished_although_the_server_stops_twice(server: ServerProcess) 
 
     again = threading.Thread(target=restart_twice)
     again.start()
-    (done,) = call_async(server.url, lambda c: c.run(slow())).rollouts
+    (done,) = call_async(server.url, lambda c: c.run(slow()), retry_sec=PATIENT).rollouts
     again.join()
     assert (done.outcome, done.attempts) == (Outcome.SCORED, 3)
-
-
-def restart_when(server: ServerProcess, condition: Callable[[Client], bool]) -> threading.Thread:
-    """Kill the server when a condition holds, and start it again."""
-
-    def restart() -> None:
-        with Client(server.url) as client:
-            wait_until(lambda: condition(client))
-        server.kill()
-        server.start()
-
-    thread = threading.Thread(target=restart)
-    thread.start()
-    return thread
 
 
 class LossyProxy:

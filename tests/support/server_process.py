@@ -1,7 +1,9 @@
 """`whet serve` as a process of its own, which tests kill and start again at the same address."""
 
+import contextlib
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -11,14 +13,16 @@ from typing import Any
 from support.waiting import wait_until
 from support.whet_program import Project
 
+START_SEC = 180.0
+"""A server needs a few seconds of computing to start, and other tests compute as well."""
+
 
 class ServerProcess:
     """A server on one port and one folder, over as many starts as a test makes."""
 
     def __init__(self, project: Project, *arguments: str) -> None:
         self._project = project
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = _find_port()
         self._argv = [sys.executable, "-m", "whet", "serve", *arguments, "--port", str(self.port), "--json"]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -53,7 +57,7 @@ class ServerProcess:
                 stdout=out,
                 stderr=errors,
             )
-        wait_until(lambda: "\n" in said.read_text() or process.poll() is not None)
+        wait_until(lambda: "\n" in said.read_text() or process.poll() is not None, START_SEC)
         assert process.poll() is None, f"the server did not start: {self.errors.read_text()}"
         first: dict[str, Any] = json.loads(said.read_text().partition("\n")[0])
         return first
@@ -71,3 +75,11 @@ class ServerProcess:
             getattr(self._process, how)()
             self._process.wait(60)
             self._process = None
+
+
+def _find_port() -> int:
+    """A free port that no connection is given for its own end while the server is down."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
