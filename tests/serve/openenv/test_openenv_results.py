@@ -1,5 +1,6 @@
 """What run_rollout returns, for every way in which a rollout can end."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +9,9 @@ from typing import Any
 
 from support.openenv_world import SECRET, OpenEnvServer, open_openenv
 from support.serve_world import RIGHT, WRITES
+from support.waiting import until
 from whet.client.openenv_models import RolloutResult
+from whet.serve.access import LOCAL
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, call, say
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -172,6 +175,18 @@ async def test_a_call_that_failed_is_a_turn_with_its_error(tmp_path: Path) -> No
     assert turn.upstream_error["type"] == "status"
     assert "status 400" in result.proxy_log_tail
     assert (result.reward, bool(result.error)) == (None, True)
+
+
+async def test_a_cancelled_rollout_is_a_result_whether_it_ran_or_waited(tmp_path: Path) -> None:
+    async with open_openenv(tmp_path, concurrency=1) as server:
+        calls = [asyncio.create_task(server.run(**{**DO, "setup": ["sleep 30"], "task_id": str(n)})) for n in range(2)]
+        await until(lambda: (server.service.view(LOCAL).running, server.service.view(LOCAL).queued) == (1, 1))
+        for view in await server.service.list_rollouts(LOCAL):
+            await server.service.cancel(view.id, LOCAL)
+        results = await asyncio.gather(*calls)
+    assert [one.task_id for one in results] == ["0", "1"]
+    assert all(one.error and one.error.startswith("cancelled: ") for one in results), [one.error for one in results]
+    assert [one.reward for one in results] == [None, None]
 
 
 async def test_several_samples_come_as_a_group(tmp_path: Path) -> None:
