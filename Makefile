@@ -73,6 +73,7 @@ check-skillopt: setup $(SKILLOPT)/ready
 
 check-serve: setup agents $(SERVE_CLIENTS)
 	PYTHONPATH=tests $(BIN)/python checks/serve_openenv.py $(SERVE)
+	PYTHONPATH=tests $(BIN)/python checks/serve_hostile.py
 
 check-sleep: setup agents $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py

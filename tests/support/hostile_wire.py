@@ -58,7 +58,7 @@ class Tally:
     """What came of attacks."""
 
     sent: Counter[str] = field(default_factory=Counter)
-    """By kind. A request, or a frame, counts as one."""
+    """By kind. A connection with its request counts as one, and every frame that was sent."""
     statuses: Counter[int] = field(default_factory=Counter)
     closes: Counter[int] = field(default_factory=Counter)
     """Codes with which the server closed WebSockets."""
@@ -128,7 +128,7 @@ async def attack_server(port: int, attacks: Iterable[Attack], tally: Tally, at_o
 
 
 async def _attack(port: int, attack: Attack, tally: Tally, held: list[socket.socket]) -> None:
-    tally.sent[attack.kind] += len(attack.frames) or 1
+    tally.sent[attack.kind] += 1
     opened = socket.socket()
     if attack.ending is Ending.NEVER_READ:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -138,7 +138,7 @@ async def _attack(port: int, attack: Attack, tally: Tally, held: list[socket.soc
         async with asyncio.timeout(READ_SEC):
             loop = asyncio.get_running_loop()
             await loop.sock_connect(opened, ("127.0.0.1", port))
-            await _converse(opened, attack, got)
+            await _converse(opened, attack, got, tally)
     except (TimeoutError, OSError):
         pass
     if attack.ending is Ending.HOLD:
@@ -150,7 +150,7 @@ async def _attack(port: int, attack: Attack, tally: Tally, held: list[socket.soc
     _note(attack, bytes(got), tally)
 
 
-async def _converse(opened: socket.socket, attack: Attack, got: bytearray) -> None:
+async def _converse(opened: socket.socket, attack: Attack, got: bytearray, tally: Tally) -> None:
     loop = asyncio.get_running_loop()
     reads = attack.ending in {Ending.READ, Ending.HALF_CLOSE}
     # What is sent and what comes back must not wait for each other.
@@ -165,6 +165,7 @@ async def _converse(opened: socket.socket, attack: Attack, got: bytearray) -> No
                 reading = asyncio.ensure_future(_read(opened, got)) if reads else None
                 for one in attack.frames:
                     await loop.sock_sendall(opened, one)
+                    tally.sent[attack.kind] += 1
             if attack.ending is Ending.HALF_CLOSE:
                 opened.shutdown(socket.SHUT_WR)
         if reading is not None:
