@@ -141,10 +141,12 @@ def test_delays_grow_with_jitter_up_to_a_limit() -> None:
     now = [0.0]
     error = httpx2.ReadError("gone", request=httpx2.Request("GET", "http://a"))
     counted = Attempts(Retries(100, lambda: now[0], lambda: 0.5))
-    delays = [counted.delay(error) for _ in range(20)]
+    delays = [counted.delay(error) for _ in range(2000)]
     assert delays[:3] == [0.001, 0.002, 0.004]
     assert delays == sorted(delays)
     assert delays[-1] == LONGEST_DELAY_SEC
+    refused = httpx2.Response(429, headers={"Retry-After": "5"}, request=error.request)
+    assert counted.delay(refused) == 5 + LONGEST_DELAY_SEC
     now[0] = 99.0
     with pytest.raises(Unreachable, match="no answer from http://a: gone"):
         counted.delay(error)

@@ -63,9 +63,10 @@ class Attempts:
         now = self._retries.clock()
         if self._failures == 0:
             self._until = now + self._retries.seconds
-        backoff: float = min(FIRST_DELAY_SEC * 2**self._failures, LONGEST_DELAY_SEC)
+        backoff: float = min(FIRST_DELAY_SEC * 2 ** min(self._failures, 30), LONGEST_DELAY_SEC)
         self._failures += 1
-        wait = max(backoff * (0.5 + self._retries.jitter()), _retry_after(answer))
+        # Clients that were refused together must not come back together.
+        wait = _retry_after(answer) + backoff * (0.5 + self._retries.jitter())
         if not _may_help(answer) or now + wait > self._until:
             raise read_error(answer)
         return wait
