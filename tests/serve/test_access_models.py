@@ -12,7 +12,9 @@ from support.serve_world import ADMIN, ANN, open_test_service, question, run_one
 from support.waiting import until
 from whet.client.models import Endpoint, ModelUpdate, Outcome
 from whet.gateway import Model
-from whet.runs.config import ModelConfig
+from whet.runs.config import Config, ModelConfig
+from whet.serve.opening import open_service
+from whet.serve.options import ServeOptions
 from whet.serve.problems import Code, Refused
 from whet.serve.service import Service
 from whet.testing import Reply, Scene, Script, ScriptedModel
@@ -64,6 +66,14 @@ async def test_without_a_list_no_model_of_a_client_is_called(tmp_path: Path) -> 
     async with ScriptedModel(FOUR) as model, open_test_service(tmp_path) as service:
         for url in (model.url, "http://93.184.215.14", "http://169.254.169.254/latest"):
             assert (await refusal(service, url)).code is Code.FORBIDDEN
+
+
+async def test_the_endpoints_of_the_operator_need_no_entry(tmp_path: Path) -> None:
+    async with ScriptedModel(FOUR) as model:
+        options = ServeOptions(agents=("chat",), out=tmp_path / "served")
+        async with open_service(options, Config(), {"VLLM_URL": model.url}) as service:
+            assert (await run_one(service, brings(f"{model.url}/v1"), ANN)).reward == 1.0
+            assert (await refusal(service, "http://127.0.0.1:9")).code is Code.FORBIDDEN
 
 
 async def test_a_name_that_points_elsewhere_later_is_not_followed(
