@@ -118,6 +118,12 @@ def test_a_model_of_the_server_needs_only_its_name() -> None:
         request_of(offered=("policy",), instruction="x")
 
 
+def test_a_model_of_the_server_is_called_as_the_server_says() -> None:
+    for setting in ({"sampling_params": {"temperature": 1}}, {"disable_thinking": False}, {"capture": "none"}):
+        with pytest.raises(ArgumentError, match=f"^'{next(iter(setting))}' is for a model of yours"):
+            request_of(offered=("policy",), model="policy", instruction="x", **setting)
+
+
 def test_the_seed_of_the_session_counts_unless_the_call_has_one() -> None:
     assert request_of(**MODEL, instruction="x", seed=7).seed == 7
     assert request_of(**MODEL, instruction="x").seed is None

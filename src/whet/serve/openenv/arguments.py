@@ -207,16 +207,24 @@ def _choose_model(
 ) -> dict[str, Any]:
     """The model of a call: one that the server offers, or an endpoint."""
     named = any((given.endpoint, given.base_url, given.api_key))
-    if not named and given.model in offered:
-        return {"model": given.model}
-    if not named and not given.model and given.task and offered:
-        return {}
+    if not named and (given.model in offered or (not given.model and given.task and offered)):
+        _refuse_settings(given)
+        return {"model": given.model or None}
     try:
         found = resolve(given.endpoint, base_url=given.base_url, api_key=given.api_key, model=given.model, env=env)
     except ValueError as error:
         names = f"; or only model=..., one of {tuple(offered)}" if str(error) == NEITHER and offered else ""
         raise ArgumentError(f"{error}{names}") from None
     return {"endpoint": _endpoint(given, found)}
+
+
+def _refuse_settings(given: RunRolloutArguments | RunTaskArguments) -> None:
+    """A model of the server is called as the server says."""
+    settings = {"disable_thinking": None, "sampling_params": None, "capture": "auto"}
+    if changed := next((name for name, unset in settings.items() if getattr(given, name, unset) != unset), None):
+        raise ArgumentError(
+            f"'{changed}' is for a model of yours, named by base_url or endpoint; the server's has its own"
+        )
 
 
 def _endpoint(given: RunRolloutArguments | RunTaskArguments, found: ResolvedEndpoint) -> Endpoint:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -107,14 +108,16 @@ class Toolbox:
 
     async def list_tools(self, caller: Caller) -> list[Tool]:
         """The tools that can be called. Those for tasks are there if a task set is served."""
-        names = list(_ARGUMENTS) if await self._service.tasks(caller) else [RUN_ROLLOUT]
-        return [Tool(name, _DESCRIPTIONS[name], input_schema(_ARGUMENTS[name])) for name in names]
+        return [_describe_tool(name) for name in await self._list_names(caller)]
+
+    async def _list_names(self, caller: Caller) -> list[str]:
+        return list(_ARGUMENTS) if await self._service.tasks(caller) else [RUN_ROLLOUT]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], caller: Caller, session: Session, most_bytes: int
     ) -> ToolAnswer:
         """Call a tool to its end. ToolError when it cannot be done; a rollout that fails is an answer."""
-        if name not in {tool.name for tool in await self.list_tools(caller)}:
+        if name not in await self._list_names(caller):
             raise ToolError(ToolErrorType.TOOL_NOT_FOUND, f"Unknown tool: {name[:200]!r}")
         try:
             given = _ARGUMENTS[name].model_validate(arguments)
@@ -122,9 +125,8 @@ class Toolbox:
                 return ToolAnswer(await self._list_tasks(given, caller))
             bound = min(given.max_result_bytes or most_bytes, HTTP_BYTES)
             result = await self._run(given, caller, session, bound)
-        except ValidationError as error:
-            raise ToolError(ToolErrorType.INVALID_ARGS, str(error)) from None
-        except InvalidArgumentsError as error:
+            return ToolAnswer(await asyncio.to_thread(encode_result, result, bound), result.reward, ran=True)
+        except (ValidationError, InvalidArgumentsError) as error:
             raise ToolError(ToolErrorType.INVALID_ARGS, str(error)) from None
         except (ArgumentError, Refused) as error:
             raise ToolError(ToolErrorType.EXECUTION_ERROR, f"Error calling tool {name!r}: {error}") from None
@@ -132,7 +134,6 @@ class Toolbox:
             _log.exception("tool '%s' failed", name)
             reason = f"Error calling tool {name!r}: the server failed; its log says why"
             raise ToolError(ToolErrorType.EXECUTION_ERROR, reason) from error
-        return ToolAnswer(await asyncio.to_thread(encode_result, result, bound), result.reward, ran=True)
 
     async def _run(
         self, given: RunRolloutArguments | RunTaskArguments, caller: Caller, session: Session, most_bytes: int
@@ -168,6 +169,11 @@ class Toolbox:
         if split == UNSPLIT:
             return tasks
         return [task for task in tasks if task.split == SPLITS[split]] if split in SPLITS else None
+
+
+@cache
+def _describe_tool(name: str) -> Tool:
+    return Tool(name, _DESCRIPTIONS[name], input_schema(_ARGUMENTS[name]))
 
 
 def describe_task(task: TaskView) -> dict[str, Any]:
