@@ -78,7 +78,7 @@ class OpenEnv:
             return envelope(observation | {"error": {"error_type": error.kind, "message": str(error)}})
         except TimeoutError:
             running = ", ".join(session.state.running_rollouts)
-            message = f"no result within {timeout_s:g} seconds; the rollout goes on: {running}"
+            message = f"no result within {timeout_s:g} seconds; the rollout continues: {running}"
             return envelope(observation | {"error": {"error_type": ToolErrorType.TIMEOUT, "message": message}})
         done = answer.ran and self._settings.done_after_rollout
         return envelope(observation | {"result": answer.as_result()}, reward=answer.reward, done=done)

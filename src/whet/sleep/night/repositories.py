@@ -82,7 +82,7 @@ class RepositoryCheck:
         except NoConsentError as error:
             raise UserError(
                 f"{where}, which would send files to {error.endpoint}, and you have not agreed to that; agree once "
-                f"with `whet sleep run --agent {name} --consent`"
+                f"by running a night with `agent` '{name}' and `consent`"
             ) from error
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
