@@ -204,7 +204,7 @@ class AsyncOpenCodeEnv:
         return self
 
     async def close(self) -> None:
-        """Give the session back. Rollouts that are running go on."""
+        """Give the session back. Running rollouts continue."""
         try:
             if self._socket is not None:
                 await self._socket.close()
@@ -350,7 +350,7 @@ class OpenCodeEnv:
         return self
 
     def close(self) -> None:
-        """Give the session back. Rollouts that are running go on."""
+        """Give the session back. Running rollouts continue."""
         env, loop = self._env, self._loop
         if env is None or loop is None:
             return

@@ -118,7 +118,7 @@ def test_a_model_of_the_server_needs_only_its_name() -> None:
         request_of(offered=("policy",), instruction="x")
 
 
-def test_a_model_of_the_server_is_called_as_the_server_says() -> None:
+def test_a_model_of_the_server_is_called_with_the_settings_of_the_server() -> None:
     for setting in ({"sampling_params": {"temperature": 1}}, {"disable_thinking": False}, {"capture": "none"}):
         with pytest.raises(ArgumentError, match=f"^'{next(iter(setting))}' is for a model of yours"):
             request_of(offered=("policy",), model="policy", instruction="x", **setting)

@@ -34,7 +34,7 @@ class _Policy(_Arguments):
     """The model and how it is asked."""
 
     endpoint: str = ""
-    """Kind of endpoint: vllm, openai or hf_router. The server's environment says where it is."""
+    """Kind of endpoint: vllm, openai or hf_router. The server's environment has its address."""
     base_url: str = ""
     """Address of the model, in place of the catalog's."""
     api_key: str = Field(default="", repr=False)
@@ -60,7 +60,7 @@ class RunRolloutArguments(_Policy):
     mode: str = TRANSPARENT_PROXY
     """transparent_proxy, or black_box: no tokens are requested and none are returned."""
     disable_thinking: bool | None = None
-    """Ask the chat template for replies without thinking (default: as the catalog says, else no)."""
+    """Ask the chat template for replies without thinking (default: that of the catalog, else no)."""
     max_tokens_cap: int = 4096
     """The most that a model call may sample; 0 for no cap."""
     top_logprobs: int = Field(default=5, ge=0, le=100)
@@ -219,7 +219,7 @@ def _choose_model(
 
 
 def _refuse_settings(given: RunRolloutArguments | RunTaskArguments) -> None:
-    """A model of the server is called as the server says."""
+    """A model of the server is called with the server's settings."""
     settings = {"disable_thinking": None, "sampling_params": None, "capture": "auto"}
     if changed := next((name for name, unset in settings.items() if getattr(given, name, unset) != unset), None):
         raise ArgumentError(

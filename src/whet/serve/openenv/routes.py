@@ -138,7 +138,7 @@ async def _keep_alive(answering: "asyncio.Task[Json | None]") -> AsyncIterator[b
             yield b" "
         yield encode(answering.result() or {})
     finally:
-        answering.cancel()  # only the waiting: the rollout goes on
+        answering.cancel()  # only the waiting: the rollout continues
 
 
 def _add_information(router: APIRouter) -> None:

@@ -1,6 +1,6 @@
 """Sessions of OpenEnv clients: who holds one, how many there may be, and which ones are given up.
 
-A session is a slot and a few counters. Its rollouts belong to the service: they go on when the session ends.
+A session is a slot and a few counters. Its rollouts belong to the service: they continue when the session ends.
 """
 
 import asyncio

@@ -22,8 +22,8 @@ Reduction = Callable[[Document], None]
 
 
 def encode_result(result: RolloutResult, most: int) -> bytes:
-    """The result as JSON in a JSON string, so that a frame of so many bytes can hold it. Parts of it are left out, the
-    largest first, until it fits; `truncated` says so. Blocks."""
+    """The result as JSON in a JSON string. If a frame of `most` bytes cannot hold it, parts are left out, the largest
+    first, and `truncated` is set. Blocks."""
     document: Document = result.model_dump(mode="json")
     text = quote(document)
     if _fits(text, most):
