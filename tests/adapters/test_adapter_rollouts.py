@@ -88,6 +88,13 @@ async def test_a_failed_judge_is_no_zero(server: Server) -> None:
     assert "is failed: judge" in lost.why_missing()
 
 
+async def test_a_rollout_that_nothing_judges_has_no_rows(server: Server) -> None:
+    async with server.open() as client:
+        (one,) = await run_group(client, server.make_request({"instruction": "2 + 2?"}, 1), None)
+    assert (one.reward, one.rows) == (None, ())
+    assert "is unscored" in one.why_missing()
+
+
 async def test_a_cancelled_group_is_cancelled_at_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with server.open() as client:
         waits: asyncio.Future[str] = asyncio.get_running_loop().create_future()

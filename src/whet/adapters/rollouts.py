@@ -125,7 +125,11 @@ async def run_group(
     for record in found.rows:
         rows.setdefault(record["rollout_id"], []).append(Row.read(record))
     small = "" if group.complete else f"{group.scored} rollouts of its group are scored, fewer than {request.min_group}"
-    done = {view.sample: Finished(view, tuple(rows.get(view.id, ())), small) for view in group.rollouts}
+    # A rollout that nothing judges has rows too. Trainers learn from rewards, so they get none of them.
+    done = {
+        view.sample: Finished(view, tuple(rows.get(view.id, ())) if view.reward is not None else (), small)
+        for view in group.rollouts
+    }
     dropped = ", ".join(f"{times} x {why}" for why, times in group.dropped.items())
     missing = Finished(None, left_out=dropped or "the server gave no reason")
     return [done.get(sample, missing) for sample in range(request.samples)]
