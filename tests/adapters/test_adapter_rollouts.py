@@ -8,7 +8,7 @@ import pytest
 from support.adapters_world import serve_tasks
 from whet.adapters.rollouts import Finished, Server, check_temperature, make_key, read_task, run_group, run_groups
 from whet.client import AsyncClient
-from whet.client.errors import NotFound
+from whet.client.errors import InvalidRequest, NotFound
 from whet.client.models import GroupView, Outcome, Status
 from whet.errors import UserError
 
@@ -148,6 +148,26 @@ async def test_rows_that_are_too_long_are_missing_and_the_reward_stays(server: S
     assert "has no row" in one.why_missing()
 
 
+@pytest.mark.parametrize(("task", "cut_off"), [("slow", True), ("four", False)])
+async def test_rows_that_are_refused_are_missing_only_if_every_agent_was_cut_off(
+    server: Server, task: str, cut_off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = Server(server.url, request={"limits": {"agent_sec": 0.5}} if cut_off else {})
+    async with server.open() as client:
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise InvalidRequest("no call can be trained on")
+
+        monkeypatch.setattr(client, "group_rows", refuse)
+        running = run_group(client, limited.make_request(task, 1), None)
+        if cut_off:
+            (one,) = await running
+            assert (one.reward, one.rows) == (0.0, ())
+        else:
+            with pytest.raises(InvalidRequest):
+                await running
+
+
 async def test_a_row_of_another_temperature_is_an_error(server: Server) -> None:
     async with server.open() as client:
         rollouts = await run_group(client, server.make_request("four", 1), None)
@@ -176,4 +196,5 @@ def test_a_long_key_becomes_a_digest() -> None:
 
 
 def test_a_server_shows_no_token() -> None:
-    assert "secret" not in repr(Server("http://x", "secret"))
+    endpoint = {"endpoint": {"api_key": "secret"}}
+    assert "secret" not in repr(Server("http://x", "secret", endpoint))

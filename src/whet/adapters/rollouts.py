@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -9,12 +10,17 @@ from typing import Any
 
 from whet.adapters.rows import Row, find_main_row
 from whet.client import AsyncClient
+from whet.client.errors import InvalidRequest
 from whet.client.models import GroupView, Outcome, RolloutRequest, RolloutView
 from whet.errors import UserError
 
 PLACEHOLDERS = "whet/placeholder_rows"
 """The metric that counts the rows which stand for rollouts without one. They train nothing."""
+FINISHED = "finished"
+"""How the work of an agent ends that nothing cut off."""
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+log = logging.getLogger(__name__)
 
 
 class NoReward(Exception):  # noqa: N818 - what is missing is the point
@@ -27,7 +33,7 @@ class Server:
 
     url: str
     token: str | None = field(default=None, repr=False)
-    request: Mapping[str, Any] = field(default_factory=dict)
+    request: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Fields of every request, such as agent, model, endpoint, limits, min_group or max_staleness."""
     max_tokens: int | None = None
     """The longest row that the trainer takes. Longer ones are cut after a reply, or dropped and counted."""
@@ -117,12 +123,12 @@ async def run_group(
     group = await _submit(client, request, key)
     try:
         group = await client.wait_group(group.id)
-        found = await client.group_rows(group.id, max_tokens=max_tokens)
+        records = await _read_rows(client, group, max_tokens)
     except asyncio.CancelledError:
         await asyncio.shield(client.cancel_group(group.id))
         raise
     rows: dict[str, list[Row]] = {}
-    for record in found.rows:
+    for record in records:
         rows.setdefault(record["rollout_id"], []).append(Row.read(record))
     small = "" if group.complete else f"{group.scored} rollouts of its group are scored, fewer than {request.min_group}"
     # A rollout that nothing judges has rows too. Trainers learn from rewards, so they get none of them.
@@ -133,6 +139,18 @@ async def run_group(
     dropped = ", ".join(f"{times} x {why}" for why, times in group.dropped.items())
     missing = Finished(None, left_out=dropped or "the server gave no reason")
     return [done.get(sample, missing) for sample in range(request.samples)]
+
+
+async def _read_rows(client: AsyncClient, group: GroupView, max_tokens: int | None) -> list[dict[str, Any]]:
+    """The rows of a group. A server whose model does not return what rows need refuses them, and so does one whose
+    rollouts were all cut off in the middle of a call. Only the first is a mistake that the trainer must hear of."""
+    try:
+        return (await client.group_rows(group.id, max_tokens=max_tokens)).rows
+    except InvalidRequest as error:
+        if any(view.stop == FINISHED for view in group.rollouts):
+            raise
+        log.warning("group %s has no rows: %s", group.id, error)
+        return []
 
 
 async def run_groups(
@@ -178,8 +196,3 @@ def make_key(*parts: object) -> str:
     """
     key = "/".join(map(str, parts))
     return key if len(key) <= 200 and key.isascii() and key.isprintable() else blake2b(key.encode()).hexdigest()
-
-
-def scored(rollouts: Iterable[Finished]) -> list[float]:
-    """The rewards of those that have one."""
-    return [one.reward for one in rollouts if one.reward is not None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key, run_groups, scored
+from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key, run_groups
 from whet.adapters.rows import Row
 from whet.errors import UserError
 from whet.ids import new_name
@@ -64,7 +64,7 @@ class WhetGenerator(GeneratorInterface):
         for (_, places), group in zip(members.values(), found, strict=True):
             if not metadata or metadata.training_phase == "train":
                 check_temperature(group, sampling.get("temperature"))
-            rewards = scored(group)
+            rewards = [one.reward for one in group if one.reward is not None]
             mean = sum(rewards) / len(rewards) if rewards else 0.0
             for place, rollout in zip(places, group, strict=True):
                 rollouts[place] = rollout, mean if rollout.reward is None else rollout.reward
