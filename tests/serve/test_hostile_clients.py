@@ -4,20 +4,24 @@ import asyncio
 import itertools
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from websockets.asyncio.client import connect
 
 from support.hostile_clients import Hostility, Known
 from support.hostile_wire import Attack, Tally, attack_server, frame, handshake, request
 from support.hostile_world import SPARE_FILES, WRONG, besieged
+from support.serve_world import answers
 from support.server_world import TOKENS, TestServer, open_test_server
 from support.waiting import until
 from support.whet_program import Project
 from whet.serve.access import LOCAL
 from whet.serve.values import MOST_VALUES, has_too_many_values
+from whet.testing import Reply
 
 COUNT = 1500
 MORE_MB = 150
@@ -93,6 +97,24 @@ async def test_a_body_with_very_many_values_keeps_nobody_waiting(tmp_path: Path,
             async with asyncio.timeout(5):
                 await attack_server(_port_of(world), [Attack("many", (handshake(path, ()),), (frame(1, body),))], tally)
         assert tally.defects == []
+
+
+async def test_large_frames_do_not_pile_up_while_a_tool_runs(tmp_path: Path) -> None:
+    async with open_test_server(tmp_path, answers("slow", Reply(text="4", delay=60))) as world:
+        address = world.url.replace("http", "ws") + "/ws"
+        async with connect(address, compression=None, close_timeout=0) as socket:
+            arguments = {"instruction": "slow", "agent": "chat", "model": "m"}
+            step = {"type": "call_tool", "tool_name": "run_rollout", "arguments": arguments}
+            await socket.send(json.dumps({"type": "step", "data": step}))
+            await until(lambda: world.server.service.view(LOCAL).running)
+            sent = 0
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2):
+                    while sent < 16:
+                        await socket.send(" " * (4 << 20))
+                        sent += 1
+            assert sent < 8
+            await _until_idle(world)
 
 
 def test_commas_within_texts_are_no_values() -> None:

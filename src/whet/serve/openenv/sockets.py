@@ -37,6 +37,8 @@ REFUSAL_SEC = 2.0
 """How long a socket that got no session stays open, so that its client can read why."""
 WAITING_FRAMES = 16
 """Frames of one socket that wait for the one before them. Further ones are not read yet."""
+LARGE_CHARS = 1 << 20
+"""A frame that is longer waits alone: many of them, on many sockets, would fill the memory."""
 CLOSE_CHARS = 1000
 """A frame that is longer does not ask for the end."""
 
@@ -171,6 +173,8 @@ async def _receive(websocket: WebSocket, frames: asyncio.Queue[str]) -> None:
         frame = message["bytes"].decode(errors="replace") if frame is None else frame
         if _asks_for_close(frame):
             return  # at once, also while a tool runs
+        if len(frame) > LARGE_CHARS:
+            await frames.join()
         await frames.put(frame)
 
 
@@ -188,6 +192,7 @@ async def _reply(websocket: WebSocket, frames: asyncio.Queue[str], answer: Answe
         reply = await answer(await frames.get())
         if reply is not None:
             await websocket.send_text(encode(reply).decode())
+        frames.task_done()
 
 
 def encode(reply: Json) -> bytes:
