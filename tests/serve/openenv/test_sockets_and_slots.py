@@ -104,7 +104,8 @@ async def test_calls_that_wait_are_answered_when_the_server_stops(tmp_path: Path
         call = {"name": "run_rollout", "arguments": slow(30)}
         calling = asyncio.create_task(server.rpc("tools/call", call))
         await ws.send(step(**slow(30)))
-        await until(lambda: server.service.view(LOCAL).running == 2)
+        (held,) = server.openenv.sessions._sessions.values()
+        await until(lambda: server.service.view(LOCAL).running == 2 and held.state.running_rollouts)
         server.stopping.set()
         said = "Error calling tool 'run_rollout': the server is about to stop; what runs is done when it is back: "
         assert (await calling)["error"]["message"].startswith(said)
