@@ -201,6 +201,7 @@ async def test_the_state_names_the_rollout_that_runs(tmp_path: Path) -> None:
         call = {"name": "run_rollout", "arguments": slow(1), "session_id": session}
         calling = asyncio.create_task(server.rpc("tools/call", call))
         rollout = await running_rollout(server)
+        await until(lambda: server.openenv.sessions.find(session, LOCAL.name).state.running_rollouts)
         async with server.socket(f"/ws?session_id={session}") as ws:
             assert (await ws.ask({"type": "state"}))["data"]["running_rollouts"] == [rollout]
         events = [event.type async for event in server.service.events(rollout, LOCAL)]
