@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Iterator
 import pytest
 
 from support.adapters_world import serve_tasks
-from whet.adapters.rollouts import Finished, Server, check_temperature, make_key, read_task, run_group, run_groups
+from whet.adapters.groups import run_group, run_groups
+from whet.adapters.rollouts import Finished, Server, check_temperature, make_key, read_task
 from whet.client import AsyncClient
-from whet.client.errors import InvalidRequest, NotFound
+from whet.client.errors import InvalidRequest, NotFound, Unreachable
 from whet.client.models import GroupView, Outcome, Status
 from whet.errors import UserError
 
@@ -107,7 +108,9 @@ async def test_a_cancelled_group_is_cancelled_at_the_server(server: Server, monk
         monkeypatch.setattr(client, "wait_group", wait_and_say_so)
         running = asyncio.create_task(run_group(client, server.make_request("slow", 2), None))
         group = await waits
-        running.cancel()
+        for _ in range(3):  # a trainer that is impatient
+            running.cancel()
+            await asyncio.sleep(0)
         await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
         assert [one.outcome for one in (await wait_group(group)).rollouts] == [Outcome.CANCELLED] * 2
@@ -117,12 +120,30 @@ async def test_a_cancel_while_a_group_is_submitted_reaches_the_server(server: Se
     async with server.open() as client:
         request = server.make_request("slow", 1)
         running = asyncio.create_task(run_group(client, request, "cut off"))
-        await asyncio.sleep(0)  # now the request is being sent
-        running.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)  # now the request is being sent
+            running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
         (only,) = (await client.submit(request, key="cut off")).rollouts
         assert only.outcome is Outcome.CANCELLED
+
+
+async def test_a_cancel_that_the_server_does_not_answer_is_a_cancel_all_the_same(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with server.open() as client:
+
+        async def fail(name: str) -> None:
+            raise Unreachable(f"no server for {name}")
+
+        monkeypatch.setattr(client, "cancel_group", fail)
+        running = asyncio.create_task(run_group(client, server.make_request("slow", 1), None))
+        await wait_until_running(client, "slow", 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+    assert "a group was not cancelled at the server: no server for" in caplog.text
 
 
 async def test_a_group_that_is_refused_cancels_the_others(server: Server) -> None:

@@ -1,8 +1,6 @@
-"""What the adapters share: run the rollouts of a request on a server, and read their training rows."""
+"""What the adapters share: where the server is, what it is asked for, and what became of a rollout."""
 
-import asyncio
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -10,17 +8,12 @@ from typing import Any
 
 from whet.adapters.rows import Row, find_main_row
 from whet.client import AsyncClient
-from whet.client.errors import InvalidRequest
-from whet.client.models import GroupView, Outcome, RolloutRequest, RolloutView
+from whet.client.models import Outcome, RolloutRequest, RolloutView
 from whet.errors import UserError
 
 PLACEHOLDERS = "whet/placeholder_rows"
 """The metric that counts the rows which stand for rollouts without one. They train nothing."""
-FINISHED = "finished"
-"""How the work of an agent ends that nothing cut off."""
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-
-log = logging.getLogger(__name__)
 
 
 class NoReward(Exception):  # noqa: N818 - what is missing is the point
@@ -113,68 +106,6 @@ class Finished:
         if self.left_out:
             return f"rollout {self.id} does not count: {self.left_out}"
         return f"rollout {self.id} has no row: no call can be trained on, or its rows are truncated or too long"
-
-
-async def run_group(
-    client: AsyncClient, request: RolloutRequest, key: str | None, max_tokens: int | None = None
-) -> list[Finished]:
-    """Run the rollouts of a request and wait for them: one per sample, in their order. If this is cancelled, the
-    server cancels them too."""
-    group = await _submit(client, request, key)
-    try:
-        group = await client.wait_group(group.id)
-        records = await _read_rows(client, group, max_tokens)
-    except asyncio.CancelledError:
-        await asyncio.shield(client.cancel_group(group.id))
-        raise
-    rows: dict[str, list[Row]] = {}
-    for record in records:
-        rows.setdefault(record["rollout_id"], []).append(Row.read(record))
-    small = "" if group.complete else f"{group.scored} rollouts of its group are scored, fewer than {request.min_group}"
-    # A rollout that nothing judges has rows too. Trainers learn from rewards, so they get none of them.
-    done = {
-        view.sample: Finished(view, tuple(rows.get(view.id, ())) if view.reward is not None else (), small)
-        for view in group.rollouts
-    }
-    dropped = ", ".join(f"{times} x {why}" for why, times in group.dropped.items())
-    missing = Finished(None, left_out=dropped or "the server gave no reason")
-    return [done.get(sample, missing) for sample in range(request.samples)]
-
-
-async def _read_rows(client: AsyncClient, group: GroupView, max_tokens: int | None) -> list[dict[str, Any]]:
-    """The rows of a group. A server whose model does not return what rows need refuses them, and so does one whose
-    rollouts were all cut off in the middle of a call. Only the first is a mistake that the trainer must hear of."""
-    try:
-        return (await client.group_rows(group.id, max_tokens=max_tokens)).rows
-    except InvalidRequest as error:
-        if any(view.stop == FINISHED for view in group.rollouts):
-            raise
-        log.warning("group %s has no rows: %s", group.id, error)
-        return []
-
-
-async def run_groups(
-    client: AsyncClient, requests: Iterable[tuple[RolloutRequest, str | None]], max_tokens: int | None = None
-) -> list[list[Finished]]:
-    """Run several requests, each with its key, at the same time. If one fails, the others are cancelled."""
-    tasks = [asyncio.ensure_future(run_group(client, request, key, max_tokens)) for request, key in requests]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _submit(client: AsyncClient, request: RolloutRequest, key: str | None) -> GroupView:
-    """Submit a request. A cancel in the middle of it waits for the id, and cancels that."""
-    submitted = asyncio.ensure_future(client.submit(request, key=key))
-    try:
-        return await asyncio.shield(submitted)
-    except asyncio.CancelledError:
-        group = await submitted
-        await asyncio.shield(client.cancel_group(group.id))
-        raise
 
 
 def check_temperature(rollouts: Iterable[Finished], expected: float | None) -> None:

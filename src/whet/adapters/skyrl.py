@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key, run_groups
+from whet.adapters.groups import run_groups
+from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key
 from whet.adapters.rows import Row
 from whet.errors import UserError
 from whet.ids import new_name

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whet.adapters.rollouts import Finished, Server, check_temperature, run_group
+from whet.adapters.groups import run_group
+from whet.adapters.rollouts import Finished, Server, check_temperature
 from whet.installers import require_extra
 
 require_extra("tinker_cookbook", "tinker", "rollout strategies of tinker-cookbook")

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key, run_groups
+from whet.adapters.groups import run_groups
+from whet.adapters.rollouts import PLACEHOLDERS, Finished, Server, check_temperature, make_key
 from whet.client import Client
 from whet.client.models import RolloutView, Status
 from whet.errors import UserError

@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import Field
 
-from whet.adapters.rollouts import Finished, Server, check_temperature, run_group
+from whet.adapters.groups import run_group
+from whet.adapters.rollouts import Finished, Server, check_temperature
 from whet.adapters.rows import Row
 from whet.client import Client
 from whet.installers import require_extra

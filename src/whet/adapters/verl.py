@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from whet.adapters.rollouts import PLACEHOLDERS, Finished, NoReward, Server, check_temperature, make_key, run_group
+from whet.adapters.groups import run_group
+from whet.adapters.rollouts import PLACEHOLDERS, Finished, NoReward, Server, check_temperature, make_key
 from whet.adapters.rows import Row, find_main_row
 from whet.installers import require_extra
 
