@@ -30,7 +30,7 @@ CHEATS = {
     "fork": "python3 -c 'import os,time\nif os.fork()==0:\n os.setsid()\n if os.fork()==0:\n  while True:\n"
     '   open("answer.txt","w").write("right\\\\n"); time.sleep(0.01)\n os._exit(0)\' ; sleep 0.2; rm -f answer.txt',
     "kill": "kill -STOP 1; kill -9 1; kill -STOP -1; kill -9 -1; exit 0",
-    "fill": "timeout 5 dd if=/dev/zero of=big bs=1M count=20000 2> /dev/null; timeout 2 yes > /tmp/yes; exit 0",
+    "fill": "timeout 5 dd if=/dev/zero of=big bs=1M count=5000 2> /dev/null; timeout 2 yes > /tmp/yes; exit 0",
 }
 """What each agent does. None writes the right answer while it works."""
 # Nothing may write while the tests run, not even a moment later.
@@ -52,7 +52,8 @@ async def test_agents_that_cheat_get_nothing(tmp_path: Path, door: str) -> None:
         honest = await world.run({"instruction": "nothing", "agent": "chat", "verify": ["true"]})
     for word, (reward, trace) in found.items():
         assert not reward, word
-        assert trace.count("Done.") == (0 if word == "kill" else 1), word
+        # An agent that kills itself, or fills its box, may be ended before its last words.
+        assert trace.count("Done.") in ({0, 1} if word in {"kill", "fill"} else {1}), word
         assert FORGED not in trace, word
     assert honest["reward"] == 1
 
