@@ -25,6 +25,7 @@ import websockets
 from rich.console import Console
 from rich.table import Table
 
+from whet.event_loop import run_coroutine
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.run import Started
@@ -313,6 +314,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["run"]:
-        print(asyncio.run(measure_run(Path(sys.argv[2]))))
+        print(run_coroutine(measure_run(Path(sys.argv[2]))))  # on the event loop of `whet run`
     else:
         main()

@@ -1,9 +1,11 @@
 """Finds rollouts and groups for their callers, and shows them as they are: stored, and under way."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
+from typing import TypeVar
 
-from whet.client.models import Event, GroupView, RolloutView, Status
+from whet.client.models import Event, GroupView, Outcome, RolloutView, Status
 from whet.runs.store.served import RequestRow, ServedRow
 from whet.runs.store.store import Store
 from whet.serve.access import Caller, Scope, require_scope
@@ -14,12 +16,16 @@ from whet.serve.problems import Code, Refused
 from whet.serve.reading import StoreReader
 from whet.serve.requests import Terms
 from whet.serve.runner import Runner
-from whet.serve.views import ViewReader
+from whet.serve.submitting import Submitted
+from whet.serve.views import ViewReader, show_new
 
+T = TypeVar("T")
 MOST_LISTED = 1000
 """Rollouts of one page."""
 READ_AGAIN = 3
 """How often rollouts are read again that were done meanwhile."""
+KEPT = 256
+"""Views of rollouts that are done, and groups, that are kept in memory."""
 
 
 class Lookup:
@@ -27,6 +33,11 @@ class Lookup:
 
     def __init__(self, read: StoreReader, runner: Runner, policies: Policies) -> None:
         self._read, self._runner, self._policies = read, runner, policies
+        self._done: dict[str, asyncio.Future[RolloutView]] = {}
+        """Views of rollouts that ended lately, or are being read. A failed one is not kept: a verdict on another
+        rollout may still settle it. Nothing else changes while the server runs."""
+        self._requested: dict[str, tuple[RequestRow, Terms, tuple[str, ...]]] = {}
+        """Groups that were requested lately: request, terms, and the ids of the rollouts."""
 
     async def find(self, name: str, caller: Caller) -> ServedRow:
         """A rollout that the caller may see."""
@@ -52,8 +63,21 @@ class Lookup:
         return [row.rollout for row in rows]
 
     async def view(self, name: str) -> RolloutView:
-        """A rollout that is known to be there."""
+        """A rollout that is known to be there. One that is done is read once for all who want it at the same time."""
+        if name in self._runner.open:
+            return await self._read_view(name)
+        if name not in self._done:
+            reading = asyncio.ensure_future(self._read_view(name))
+            reading.add_done_callback(partial(self._forget_unread, name))
+            _keep(self._done, name, reading)
+        return await asyncio.shield(self._done[name])
 
+    def _forget_unread(self, name: str, reading: "asyncio.Future[RolloutView]") -> None:
+        is_read = not reading.cancelled() and reading.exception() is None
+        if not is_read or reading.result().outcome in {None, Outcome.FAILED}:
+            self._done.pop(name, None)
+
+    async def _read_view(self, name: str) -> RolloutView:
         def read(store: Store) -> list[RolloutView]:
             row = store.served.rollout(name)
             return [ViewReader(store, self._policies.log).view(row)] if row else []
@@ -72,6 +96,23 @@ class Lookup:
 
         rollouts = await self._show(read)
         return make_group(*request[0], rollouts)
+
+    async def new_group(self, stored: Submitted) -> GroupView:
+        """The group of a request that was stored just now."""
+        row, prepared = stored.row, stored.prepared
+        if prepared is None or any(one.id not in self._runner.open for one in stored.plan):
+            return await self.group(row.id)
+        _keep(self._requested, row.id, (row, prepared.terms, tuple(one.id for one in stored.plan)))
+        skill = prepared.skill.name if prepared.skill else None
+        views = show_new(stored.plan, row, prepared.terms, skill)
+        return make_group(row, prepared.terms, [self._add_progress(view) for view in views])
+
+    async def ended_group(self, name: str) -> GroupView:
+        """A group that somebody waited for. If all its rollouts are done, most of it is in memory."""
+        row, terms, rollouts = self._requested.get(name, (None, None, ()))
+        if row is None or terms is None or any(one in self._runner.open for one in rollouts):
+            return await self.group(name)
+        return make_group(row, terms, [await self.view(one) for one in rollouts])
 
     async def page(self, caller: Caller, status: str | None, limit: int, before: str | None) -> list[RolloutView]:
         """The rollouts that the caller may see, the newest first."""
@@ -139,6 +180,13 @@ class Lookup:
             return view
         place = self._runner.queue.place(view.id)
         return view.model_copy(update={"status": one.status, "phase": one.phase, "place": place})
+
+
+def _keep(kept: dict[str, T], name: str, value: T) -> None:
+    """Keep something, and drop what was kept longest ago."""
+    kept[name] = value
+    if len(kept) > KEPT:
+        del kept[next(iter(kept))]
 
 
 def require_reading(caller: Caller) -> None:

@@ -34,6 +34,9 @@ TASK_NAME = 100
 """Characters of a client's name for a task that the task's id begins with."""
 MOST_NAMED = 50
 """Names that an error lists."""
+SMALL = 32 << 10
+"""Characters of a request that is small."""
+SMALL_COMMANDS = 50
 _HIDDEN = {"endpoint": {"api_key"}}
 """What of a request is never written."""
 
@@ -149,6 +152,15 @@ def terms_of(request: RolloutRequest, capture: str) -> Terms:
     given = request.model_dump(include=set(Terms.model_fields) & set(RolloutRequest.model_fields))
     needs_key = request.endpoint is not None and request.endpoint.api_key is not None
     return Terms(**given, needs_key=needs_key, reports_weights=capture in REPORTING)
+
+
+def is_small(request: RolloutRequest) -> bool:
+    """Whether a request takes less time to encode and to check than a thread takes to be called."""
+    if request.files or request.judge or request.tools or (request.endpoint and request.endpoint.set):
+        return False
+    texts = [request.instruction, request.answer, request.workdir, *request.metadata.values()]
+    commands = [*request.setup, *request.verify]
+    return len(commands) <= SMALL_COMMANDS and sum(len(one or "") for one in [*texts, *commands]) <= SMALL
 
 
 def encode_request(request: RolloutRequest) -> bytes:

@@ -6,12 +6,13 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pydantic import SecretStr
 
 from whet.client.models import Outcome
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.served import WaitingRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -21,7 +22,7 @@ from whet.serve.events import EventLog
 from whet.serve.policies import Policies
 from whet.serve.queue import RolloutQueue
 from whet.serve.requests import PreparedRequest
-from whet.serve.worker import REASON, Ending, OpenRollout, RolloutEnd, Worker
+from whet.serve.worker import REASON, Ending, KnownRollout, OpenRollout, RolloutEnd, Worker
 
 logger = logging.getLogger(__name__)
 
@@ -65,19 +66,26 @@ class Runner:
         for row in rows:
             self._add(row, None)
 
-    def add(self, rows: Iterable[WaitingRow], prepared: PreparedRequest, key: SecretStr | None, created: float) -> None:
-        """Let the rollouts of a new request wait."""
-        for row in rows:
+    def add(
+        self,
+        rows: Iterable[WaitingRow],
+        plan: Sequence[RolloutRow],
+        prepared: PreparedRequest,
+        key: SecretStr | None,
+        created: float,
+    ) -> None:
+        """Let the rollouts of a new request wait. `plan` has them by their places."""
+        for place, (row, planned) in enumerate(zip(rows, plan, strict=True)):
             log = EventLog(row.rollout)
             log.add("queued", created)
             self._worker.remember(row.request, prepared, key)
-            self._add(row, log)
+            self._add(row, log, KnownRollout(planned, place))
         self.dispatch()
 
-    def _add(self, row: WaitingRow, log: EventLog | None) -> None:
+    def _add(self, row: WaitingRow, log: EventLog | None, known: KnownRollout | None = None) -> None:
         # Models that clients bring along have no room of their own, so they share a lane of the queue.
         row = row if row.model in self._policies else replace(row, model="")
-        self.open[row.rollout] = OpenRollout(row, log)
+        self.open[row.rollout] = OpenRollout(row, log, known)
         self._left[row.request] += 1
         self.queue.add(row)
 

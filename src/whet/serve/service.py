@@ -92,10 +92,10 @@ class Service:
         before: the same request joins it, another one is refused."""
         require_scope(caller, Scope.RUN)
         try:
-            name = await self._submitter.submit(request, caller, key)
+            stored = await self._submitter.submit(request, caller, key)
         except sqlite3.OperationalError as error:
             raise _unwritable(self._runner.note_failure(error)) from error
-        return await self._lookup.group(name)
+        return await self._lookup.new_group(stored)
 
     async def rollout(self, name: str, caller: Caller) -> RolloutView:
         """A rollout as it is now."""
@@ -124,6 +124,11 @@ class Service:
         """The group when all its rollouts are done, or as it is after so many seconds."""
         await self._wait(await self._lookup.members(name, caller), seconds)
         return await self._lookup.group(name)
+
+    async def wait_shown(self, group: GroupView, seconds: float) -> GroupView:
+        """As `wait_group`, for a caller that was shown the group: it may see it."""
+        await self._wait([one.id for one in group.rollouts], seconds)
+        return await self._lookup.ended_group(group.id)
 
     async def cancel_group(self, name: str, caller: Caller) -> GroupView:
         """End the rollouts of a group that are not done."""
@@ -309,6 +314,10 @@ class Service:
         server comes back."""
         await self._runner.drain(seconds)
         await self._submitter.close()
+
+    async def ended(self, name: str) -> RolloutView:
+        """A rollout that `watch_ends` has named."""
+        return await self._lookup.view(name)
 
     def watch_ends(self, watch: Callable[[str], None]) -> None:
         """Let a function be called with the id of every rollout that is done from now on."""

@@ -116,7 +116,7 @@ async def _report_ends(service: Service, metrics: Metrics, watch: Watch) -> Asyn
         while True:
             name = await ended.get()
             try:
-                view = await service.rollout(name, LOCAL)
+                view = await service.ended(name)
                 metrics.count(view)
                 watch(view)
             except Exception:

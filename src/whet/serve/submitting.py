@@ -3,7 +3,9 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import SecretStr
 
@@ -20,14 +22,27 @@ from whet.serve.budgets import Budgets
 from whet.serve.policies import Policies
 from whet.serve.problems import Code, Refused
 from whet.serve.reading import StoreReader
-from whet.serve.requests import Offer, PreparedRequest, encode_request, open_endpoint
+from whet.serve.requests import Offer, PreparedRequest, encode_request, is_small, open_endpoint
 from whet.serve.runner import Runner
 from whet.serve.worker import CheckModel
+
+T = TypeVar("T")
 
 BUSY_SEC = 5.0
 """After how many seconds a client whose queue is full may try again."""
 MOST_KEY = 200
 """Characters of an idempotency key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A request that is stored."""
+
+    row: RequestRow
+    prepared: PreparedRequest | None = None
+    """None if it was stored before."""
+    plan: Sequence[RolloutRow] = ()
+    """Its rollouts by their places, if it is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +55,20 @@ class _NewRequest:
     task: TaskRow
     rollouts: list[WaitingRow]
 
-    def add_to(self, store: Store) -> RequestRow:
-        """Store it, unless its key was used before; the request that has the key."""
+    def add_to(self, store: Store) -> "Submitted":
+        """Store it, unless its key was used before; what has the key then."""
         if self.row.key is not None and (same := store.served.find_request(self.row.owner, self.row.key)) is not None:
-            return same
+            return Submitted(same)
         skill, prepared = self.prepared.skill, self.prepared
         store.add_tasks([self.task])
         store.add_skills([skill_row(skill)] if skill else [])
         cell = (self.task.id, prepared.agent, prepared.model, skill.digest if skill else None)
         first = store.served.next_sample(*cell)
-        store.add_rollouts(
-            RolloutRow(one.rollout, one.ordinal, *cell, first + place) for place, one in enumerate(self.rollouts)
-        )
+        plan = [RolloutRow(one.rollout, one.ordinal, *cell, first + place) for place, one in enumerate(self.rollouts)]
+        store.add_rollouts(plan)
         served = (ServedRow(one.rollout, self.row.id, place) for place, one in enumerate(self.rollouts))
         store.served.add_request(self.row, self.body, served)
-        return self.row
+        return Submitted(self.row, prepared, plan)
 
 
 class Submitter:
@@ -77,21 +91,21 @@ class Submitter:
         self._most_waiting, self._next_ordinal = most_waiting, next_ordinal
         self._coming: Counter[str] = Counter()
         """Rollouts that are being stored, by owner."""
-        self._storing: set[asyncio.Task[RequestRow]] = set()
+        self._storing: set[asyncio.Task[Submitted]] = set()
 
-    async def submit(self, request: RolloutRequest, caller: Caller, key: str | None) -> str:
-        """Queue the rollouts of a request; the id of their group."""
+    async def submit(self, request: RolloutRequest, caller: Caller, key: str | None) -> Submitted:
+        """Queue the rollouts of a request."""
         if key is not None and not (0 < len(key) <= MOST_KEY and key.isprintable()):
             raise Refused(Code.INVALID, f"the idempotency key is not 1 to {MOST_KEY} printable characters")
-        body = await self._read.run(encode_request, request)
+        body = await self._work(encode_request, request)
         content = digest(body)
         if key is not None:
             same = await self._read(lambda store: store.served.find_request(caller.name, key))
             if same is not None:
-                return _join(same, content)
+                return _join(Submitted(same), content)
         await self._budgets.add(caller)
         self._refuse_stopped(caller)
-        prepared, task = await self._read.run(self._prepare, request)
+        prepared, task = await self._work(self._prepare, request)
         await self._check(request, prepared, caller)
         self._refuse_full(request.samples, caller)
         row = RequestRow(
@@ -114,19 +128,23 @@ class Submitter:
         while self._storing:
             await asyncio.wait(self._storing)
 
-    async def _store(self, new: _NewRequest, secret: SecretStr | None) -> RequestRow:
+    async def _work(self, work: Callable[[RolloutRequest], T], request: RolloutRequest) -> T:
+        """What a function makes of a request: in a thread, unless that would take longer than the function."""
+        return work(request) if is_small(request) else await self._read.run(work, request)
+
+    async def _store(self, new: _NewRequest, secret: SecretStr | None) -> Submitted:
         owner, count = new.row.owner, len(new.rollouts)
         self._coming[owner] += count
         try:
             stored = await self._writer.do(new.add_to)
         finally:
             self._coming[owner] -= count
-        if stored.id == new.row.id:
-            self._runner.add(new.rollouts, new.prepared, secret, new.row.created)
+        if stored.prepared is not None:
+            self._runner.add(new.rollouts, stored.plan, stored.prepared, secret, new.row.created)
         return stored
 
     def _prepare(self, request: RolloutRequest) -> tuple[PreparedRequest, TaskRow]:
-        """What the request needs. It may hold large files, so this is for a thread."""
+        """What the request needs."""
         prepared = self._offer.prepare(request)
         (row,) = task_rows([prepared.task])
         return prepared, row
@@ -163,11 +181,11 @@ class Submitter:
             )
 
 
-def _join(request: RequestRow, content: str) -> str:
-    """The group of a request with this content. Refused when it has another content."""
-    if request.digest != content:
-        raise Refused(Code.CONFLICT, f"the idempotency key was used for another request, group {request.id}")
-    return request.id
+def _join(stored: Submitted, content: str) -> Submitted:
+    """A stored request with this content. Refused when it has another content."""
+    if stored.row.digest != content:
+        raise Refused(Code.CONFLICT, f"the idempotency key was used for another request, group {stored.row.id}")
+    return stored
 
 
 def _new_id() -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from whet.client.models import CommandView, Outcome, RolloutView, Status, Usage
 from whet.rollout.result import Result
 from whet.runs.results import AttemptRecord, ResultReader
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.served import PolicyRow, RequestRow, ServedRow
 from whet.runs.store.store import Store
 from whet.serve.policies import Weights, read_weights
@@ -44,21 +45,11 @@ class ViewReader:
         request, terms = self.request(served.request)
         row = self._store.rollout(served.rollout)
         attempts = self._reader.attempts_of(served.rollout)
-        shown: dict[str, Any] = {
-            "id": row.id,
-            "group": request.id,
-            "sample": served.place,
-            "task": row.task,
-            "task_id": terms.task_id,
-            "agent": row.agent,
-            "model": row.model,
-            "skill": self._skill_name(row.skill),
+        shown = _describe_plan(row, served.place, request, terms, self._skill_name(row.skill)) | {
             "status": Status.DONE if served.outcome else Status.QUEUED,
             "attempts": len(attempts),
-            "created": request.created,
             "started": attempts[0].row.started if attempts else None,
             "ended": served.ended,
-            "metadata": terms.metadata,
         }
         last = next((one for one in reversed(attempts) if one.has_result), None)
         if last is not None and last.value is not None and served.outcome in {Outcome.FAILED, Outcome.UNSCORED}:
@@ -99,6 +90,31 @@ class ViewReader:
         if self._skills is None:
             self._skills = {skill.digest: skill.name for skill in self._store.skills()}
         return self._skills.get(digest)
+
+
+def show_new(plan: Sequence[RolloutRow], request: RequestRow, terms: Terms, skill: str | None) -> list[RolloutView]:
+    """The rollouts of a request that was stored just now, by their places."""
+    return [
+        RolloutView(
+            **_describe_plan(row, place, request, terms, skill), status=Status.QUEUED, attempts=0, usage=Usage()
+        )
+        for place, row in enumerate(plan)
+    ]
+
+
+def _describe_plan(row: RolloutRow, place: int, request: RequestRow, terms: Terms, skill: str | None) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "group": request.id,
+        "sample": place,
+        "task": row.task,
+        "task_id": terms.task_id,
+        "agent": row.agent,
+        "model": row.model,
+        "skill": skill,
+        "created": request.created,
+        "metadata": terms.metadata,
+    }
 
 
 def staleness(weights: Weights, log: Sequence[PolicyRow], ended: float) -> int | None:

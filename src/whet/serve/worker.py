@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -64,6 +64,21 @@ class RolloutEnd:
     reward: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KnownRollout:
+    """What a rollout needs to start."""
+
+    row: RolloutRow
+    place: int
+    """In its group."""
+    attempts: Sequence[AttemptRow] = ()
+    """Those that there were before."""
+    events: int = 0
+    """How many are stored, if they are not in memory."""
+    request: tuple[bytes, str] | None = None
+    """Body and terms of its request, if they are not in memory."""
+
+
 @dataclass(eq=False, slots=True)
 class OpenRollout:
     """A rollout that is not done."""
@@ -71,6 +86,8 @@ class OpenRollout:
     row: WaitingRow
     log: EventLog | None
     """None for a rollout of an earlier process until its events are needed."""
+    known: KnownRollout | None = None
+    """Until it is tried: what there is to know of it. None when the store must be asked."""
     watch: AttemptWatch | None = None
     """While it runs."""
     running: "asyncio.Task[RolloutEnd] | None" = None
@@ -106,18 +123,6 @@ class CannotRunError(Exception):
     def __init__(self, cause: str, reason: str) -> None:
         super().__init__(reason)
         self.end = RolloutEnd(Outcome.FAILED, cause, reason[:REASON])
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """What the store has of a rollout that is about to start."""
-
-    row: RolloutRow
-    served: ServedRow
-    attempts: list[AttemptRow]
-    events: int
-    request: tuple[bytes, str] | None
-    """Body and terms of its request, if they are not in memory."""
 
 
 class Worker:
@@ -158,18 +163,25 @@ class Worker:
 
     async def run(self, one: OpenRollout) -> RolloutEnd:
         """Run a rollout to its end. Cancelled, it leaves its attempt to `interrupt`."""
-        request = one.row.request
-        stored = await self._read(partial(_read_stored, one=one, with_body=request not in self._prepared))
+        stored = await self._take_known(one)
         if any(attempt.ended is None for attempt in stored.attempts):  # left when the store could not be written
             await self._writer.do(lambda store: store.interrupt_open_attempts(one.row.rollout))
         one.watch = AttemptWatch(one.open_log(stored.events), len(stored.attempts))
         try:
-            prepared = self._prepare(request, stored.request)
+            prepared = self._prepare(one.row.request, stored.request)
             if not any(attempt.final for attempt in stored.attempts):
                 await self._attempt(one, stored, prepared)
         except CannotRunError as nothing:
             return await self.end(one, nothing.end)
         return await self._conclude(one, prepared)
+
+    async def _take_known(self, one: OpenRollout) -> KnownRollout:
+        """What is known of a rollout that is about to be tried. Next time the store knows more."""
+        known, one.known = one.known, None
+        is_prepared = one.row.request in self._prepared
+        if known is not None and is_prepared:
+            return known
+        return await self._read(partial(_read_stored, one=one, with_body=not is_prepared))
 
     async def interrupt(self, one: OpenRollout, end: RolloutEnd | None) -> RolloutEnd | None:
         """Store that the attempt of a rollout was interrupted, and what became of the rollout if it is done then."""
@@ -208,14 +220,14 @@ class Worker:
         self.remember(request, prepared, None)
         return prepared
 
-    async def _attempt(self, one: OpenRollout, stored: _Stored, prepared: PreparedRequest) -> None:
+    async def _attempt(self, one: OpenRollout, stored: KnownRollout, prepared: PreparedRequest) -> None:
         owner = one.row.owner
         if one.store_failures >= STORE_FAILURES:
             raise CannotRunError(Cause.INTERNAL, f"{STORE_FAILURES} times what it did could not be stored")
         if (reached := self._budgets.exhausted(owner)) is not None:
             raise CannotRunError(SPENT, f"the limit of '{owner}' is used up: {reached}")
         # From here on the rollout keeps its model, whatever is updated.
-        model = with_seed(await self._model(one.row.request, prepared), prepared.seed, stored.served.place)
+        model = with_seed(await self._model(one.row.request, prepared), prepared.seed, stored.place)
         agent = self._offer.resources.agents[prepared.agent]
         rollout = Rollout(stored.row.id, prepared.task, agent, model, prepared.skill, stored.row.sample)
         shared = replace(self._budgets.resources(owner), endpoints=self._policies.endpoints(prepared.model))
@@ -263,7 +275,7 @@ def _stands(row: ServedRow, end: RolloutEnd) -> RolloutEnd:
     return end if row.outcome == end.outcome else RolloutEnd(Outcome(row.outcome or end.outcome), row.cause, row.reason)
 
 
-def _read_stored(store: Store, one: OpenRollout, *, with_body: bool) -> _Stored:
+def _read_stored(store: Store, one: OpenRollout, *, with_body: bool) -> KnownRollout:
     name = one.row.rollout
     served = store.served.rollout(name)
     assert served is not None
@@ -271,7 +283,7 @@ def _read_stored(store: Store, one: OpenRollout, *, with_body: bool) -> _Stored:
     request = store.served.request(one.row.request) if with_body else None
     body = store.served.body(one.row.request) if with_body else None
     both = (body, request.terms) if body is not None and request is not None else None
-    return _Stored(store.rollout(name), served, store.attempts_of(name), events, both)
+    return KnownRollout(store.rollout(name), served.place, store.attempts_of(name), events, both)
 
 
 async def _check(check: CheckModel, model: Model) -> Model:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.runs.config import Config
-from whet.runs.store.store import is_being_written
+from whet.runs.store.lock import is_being_written
 from whet.serve.access import LOCAL
 from whet.serve.mcp.served import Served
 from whet.serve.opening import open_service

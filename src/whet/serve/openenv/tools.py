@@ -143,7 +143,7 @@ class Toolbox:
         request = make_request(given, offered, self._env, session.seed)
         group = await self._service.submit(request, caller)
         with session.running([rollout.id for rollout in group.rollouts]):
-            group = await self._wait(group, caller)
+            group = await self._wait(group)
         workdir = OPENENV_WORKDIR if request.task is None else ""
         shape = ResultShape(given.mode, workdir, most_bytes // request.samples, _find_notes(given))
         results = [await read_result(self._service, caller, view, shape) for view in group.rollouts]
@@ -151,9 +151,9 @@ class Toolbox:
         session.count_rollouts(result)
         return result
 
-    async def _wait(self, group: GroupView, caller: Caller) -> GroupView:
+    async def _wait(self, group: GroupView) -> GroupView:
         while group.status is not Status.DONE:
-            group = await self._service.wait_group(group.id, caller, WAIT_SEC)
+            group = await self._service.wait_shown(group, WAIT_SEC)
         return group
 
     async def _list_tasks(self, given: ListTasksArguments, caller: Caller) -> bytes:

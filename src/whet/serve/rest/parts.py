@@ -45,15 +45,20 @@ class Parts:
             self._streams[caller.name] -= 1
 
 
-# Coroutines, because FastAPI calls plain functions in threads.
-async def _parts(request: Request) -> Parts:
+def parts_of(request: Request) -> Parts:
+    """What a route needs to answer a request."""
     parts = request.app.state.parts
     assert isinstance(parts, Parts)
     return parts
 
 
+# Coroutines, because FastAPI calls plain functions in threads.
+async def _parts(request: Request) -> Parts:
+    return parts_of(request)
+
+
 async def _service(request: Request) -> Service:
-    return (await _parts(request)).service
+    return parts_of(request).service
 
 
 async def _caller(request: Request) -> Caller:

@@ -5,15 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from whet.client.models import Event, FileView, GroupView, RolloutRequest, RolloutView, RowsView, Status, TraceView
 from whet.runs.options import RecordOptions
+from whet.serve.guard import caller_of
 from whet.serve.problems import Code, Refused
 from whet.serve.replies import json_reply
 from whet.serve.rest.errors import JsonRoute
-from whet.serve.rest.parts import CallerGiven, PartsGiven, ServiceGiven, Wait
+from whet.serve.rest.parts import CallerGiven, PartsGiven, ServiceGiven, Wait, parts_of
 from whet.serve.rest.streams import event_reply, wait_reply
 from whet.serve.traces import read_trace
 
@@ -31,20 +32,16 @@ class RowsQuery(RecordOptions):
 
 
 @router.post("", status_code=202, response_model=GroupView)
-async def submit(
-    request: RolloutRequest,
-    parts: PartsGiven,
-    caller: CallerGiven,
-    wait: Wait = 0,
-    key: Key = None,
-) -> Response:
+async def submit(request: RolloutRequest, connection: Request, wait: Wait = 0, key: Key = None) -> Response:
     """Queue the rollouts of a request. A repeated `Idempotency-Key` joins what it began."""
+    # Every rollout comes this way: FastAPI takes longer to resolve a dependency than the service to queue a rollout.
+    parts, caller = parts_of(connection), caller_of(connection)
     service = parts.service
     group = await service.submit(request, caller, key)
     return await wait_reply(
         parts,
         lambda: service.group(group.id, caller),
-        lambda seconds: service.wait_group(group.id, caller, seconds),
+        lambda seconds: service.wait_shown(group, seconds),
         wait,
         202,
         group,

@@ -34,10 +34,17 @@ async def wait_reply(
     """Something as it is now, or when it is done, if that is within these seconds. Spaces come first meanwhile. `now`
     is how it is, if the caller knows."""
     now = now or await read()
-    if not seconds or getattr(now, "status", None) is Status.DONE:
+    first = min(seconds, PULSE_SEC)
+    if first and not _is_done(now):
+        now = await wait(first)
+    if seconds <= first or _is_done(now):
         return json_reply(now, status)
-    body = _when_done(parts.stopping, read, wait, seconds)
+    body = _when_done(parts.stopping, read, wait, seconds - first)
     return StreamingResponse(body, status, _BUFFER_NONE, JSON)
+
+
+def _is_done(model: BaseModel) -> bool:
+    return getattr(model, "status", None) is Status.DONE
 
 
 async def _when_done(
