@@ -4,6 +4,7 @@ import json
 import random
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -204,3 +205,23 @@ def test_a_run_of_an_earlier_version_grows_though_its_hashes_were_made_otherwise
 
     bodies = blobs.bodies([before, after])
     assert [bodies.body(before), bodies.body(after)] == [first, second]
+
+
+@given(st.binary(max_size=5000), st.integers(0, 6000), st.integers(0, 6000))
+def test_a_part_of_a_blob_is_that_part_of_its_bytes(data: bytes, start: int, size: int) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        schema.begin_writing(db)
+        blobs = Blobs(db)
+        blob = blobs.put_blob(data)
+        assert blobs.read_part(blob, start, size) == data[start : start + size]
+        assert blobs.size_of(blob) == len(data)
+
+
+def test_a_part_of_what_is_damaged_or_gone_is_refused(db: sqlite3.Connection) -> None:
+    blobs = Blobs(db)
+    blob = blobs.put_blob(b"text " * 5000)
+    with pytest.raises(schema.DamagedError, match="is not there"):
+        blobs.read_part(blob + 1, 0, 10)
+    db.execute("UPDATE blob SET data = 'no bytes at all' WHERE id = ?", (blob,))
+    with pytest.raises(schema.DamagedError):
+        blobs.read_part(blob, 0, 10)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scipy.stats import fisher_exact
 
-from whet.cli.summary import arm_fields, summary_table
+from whet.cli.summary import summary_table
 from whet.rollout.result import Result
+from whet.runs.stats.arms import arm_fields
 from whet.runs.stats.losses import uneven
 from whet.runs.stats.summary import Arm, Tally, total, uneven_losses
 from whet.scoring import Cause, Score

@@ -3,6 +3,8 @@
 import json
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +20,9 @@ from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs.store import schema
 from whet.runs.store.blobs import UNCOMPRESSED, Blobs, Bodies
 from whet.runs.store.exchanges import SMALL_BODY
+from whet.runs.store.lock import LOCK, is_being_written
 from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
-from whet.runs.store.store import DATABASE, LOCK, Store
+from whet.runs.store.store import DATABASE, Store
 from whet.scoring.score import Cause
 
 EXCHANGE = call(
@@ -463,3 +466,57 @@ def test_no_skill_is_none_in_rows(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / DATABASE) as db:
         assert db.execute("SELECT skill FROM rollout").fetchall() == [("",)]
     db.close()
+
+
+ASKS_IN_A_LOOP = """
+import sys
+from pathlib import Path
+from whet.runs.store.lock import is_being_written
+
+print("ready", flush=True)
+seen = set()
+while not Path(sys.argv[2]).exists():
+    seen.add(is_being_written(Path(sys.argv[1])))
+print(sorted(seen))
+"""
+
+
+def test_who_asks_whether_a_run_is_being_written_never_keeps_one_from_starting(tmp_path: Path) -> None:
+    run, stop = tmp_path / "run", tmp_path / "stop"
+    new_run(run).close()
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKS_IN_A_LOOP, run, stop], stdout=subprocess.PIPE, text=True
+    ) as asking:
+        try:
+            assert asking.stdout is not None
+            assert asking.stdout.readline() == "ready\n"
+            for _ in range(200):
+                Store.open_write(run).close()
+        finally:
+            stop.touch()
+        assert asking.stdout.read() == "[False, True]\n"
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_run_is_being_written_as_long_as_its_store_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    if not listed:  # as on systems without the table
+        monkeypatch.setattr("whet.runs.store.lock.LOCK_TABLE", tmp_path / "none")
+    assert not is_being_written(tmp_path)
+    with new_run(tmp_path):
+        assert is_being_written(tmp_path)
+    assert not is_being_written(tmp_path)
+
+
+def test_a_lock_of_another_file_with_the_same_number_is_not_the_lock_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_run(tmp_path / "run").close()
+    number = (tmp_path / "run" / LOCK).stat().st_ino
+    table = tmp_path / "locks"
+    table.write_text(f"1: FLOCK  ADVISORY  WRITE 12 00:63:{number} 0 EOF\n1: -> POSIX ADVISORY READ 9 00:63:7 0 EOF\n")
+    monkeypatch.setattr("whet.runs.store.lock.LOCK_TABLE", table)
+    assert not is_being_written(tmp_path / "run")
+    with Store.open_write(tmp_path / "run"):
+        assert is_being_written(tmp_path / "run")

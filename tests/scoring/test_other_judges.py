@@ -233,7 +233,7 @@ def test_weights_count_and_what_has_none_is_noted_only() -> None:
         ({"kind": "outcome", "weight": 0}, "has judges of weight 0 only"),
         ({"kind": "outcome", "threshold": 2}, "threshold"),
         ([{"kind": "outcome", "name": "a"}, {"kind": "outcome", "name": "a"}], "has two judges of one name"),
-        ({"kind": "rank", "rubric": "x"}, "which sees all samples of a task; expected it in a file for rejudge"),
+        ({"kind": "rank", "rubric": "x"}, "which is only for judging again; expected it in a file for whet rejudge"),
         ({"kind": "json", "schema": {"type": 3}}, "is not a JSON schema"),
         ("json", "needs something to compare with"),
         ({"kind": "python", "function": "os.system"}, "expected text that matches"),

@@ -103,6 +103,26 @@ def test_rollouts_are_chosen_by_score_and_tag(project: Project, tmp_path: Path) 
     assert "1 of 2 rollouts, 1 records\n  left out: 1 by `filter`" in said
 
 
+def test_rollouts_are_chosen_by_id_and_keep_the_advantage_of_their_group(project: Project, tmp_path: Path) -> None:
+    whole = {row["rollout_id"]: row["advantage"] for row in whet.load(project.path / "exact").rows()}
+    chosen, left = sorted(whole)
+    said, lines = exported(project, tmp_path, "exact", "--format", "rows", "--rollout", chosen[:6])
+    (row,) = map(json.loads, lines)
+    assert (row["rollout_id"], row["advantage"]) == (chosen, whole[chosen])
+    assert "left out: 1 by `rollout`" in said
+    done = project.whet("export", "exact", "--format", "rows", "--rollout", f"{left},zz", "--dry-run")
+    assert said_to_user(done).startswith("whet: --rollout 'zz': no rollout of exact that was run has such an id")
+
+
+def test_a_dry_run_tells_what_the_export_holds_and_writes_nothing(project: Project, tmp_path: Path) -> None:
+    said, _ = exported(project, tmp_path, "exact", "--format", "rows")
+    before = sorted(project.path.rglob("*"))
+    done = project.whet("export", "exact", "--format", "rows", "--dry-run")
+    assert done.stdout.splitlines()[1:] == said.splitlines()[1:]
+    assert sorted(project.path.rglob("*")) == before
+    assert "--out is missing" in said_to_user(project.whet("export", "exact", "--format", "rows"))
+
+
 def test_a_run_without_ids_says_so(project: Project, tmp_path: Path) -> None:
     done = project.whet("export", "plain", "--format", "verl", "--out", str(tmp_path / "out"))
     assert "--format 'verl' needs token ids, and none of 4 calls has them" in said_to_user(done)

@@ -19,6 +19,7 @@ from whet.gateway.prices import Price, price_for
 from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, PROVIDERS, Engine, find_model, provider_settings, serve_model
 from whet.rollout.login_model import serve_login
+from whet.runs.labels import DEFAULT_SETS, NOTE
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -58,10 +59,18 @@ def _is_json(value: Any) -> Any:
     return value
 
 
+def _is_free(name: str) -> str:
+    if name == NOTE:
+        raise ValueError(f"is '{NOTE}', which every rollout can have; expected another name")
+    return name
+
+
 Url = Annotated[str, Field(pattern=r"^https?://[^/]")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 RequestField = Annotated[str, AfterValidator(_may_be_changed)]
 Json = Annotated[Any, AfterValidator(_is_json)]
+LabelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$"), AfterValidator(_is_free)]
+LabelChoices = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=60)], ...], Field(min_length=1)]
 
 
 NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
@@ -189,6 +198,15 @@ class RunLimits(BaseModel):
     """Model calls under way at once; further ones wait."""
 
 
+class ViewSettings(BaseModel):
+    """What `whet view` takes from whet.toml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    labels: dict[LabelName, LabelChoices] = Field(default_factory=lambda: dict(DEFAULT_SETS), min_length=1)
+    """The labels that people can set on rollouts: names, each with its choices."""
+
+
 class Config(BaseModel):
     """The content of a whet.toml."""
 
@@ -202,6 +220,7 @@ class Config(BaseModel):
     """Folders that no agent may be given anything of, beside whet.toml."""
     sleep: dict[str, Any] = Field(default_factory=dict)
     """The settings of `whet sleep` for this repository. sleep/options.py reads them."""
+    view: ViewSettings = ViewSettings()
 
 
 def find_config(start: Path) -> Path | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from whet.errors import UserError, did_you_mean
 from whet.runs.episodes import best_of_each_task, episodes
+from whet.runs.labels import Label, RunLabels, group_by_attempt
 from whet.runs.options import ExportOptions, RecordOptions
 from whet.runs.store.store import Store
 from whet.trace.export import FORMATS, ExportFormat, export, make_records
@@ -33,13 +34,54 @@ class Records(list[Any]):
 
 def export_run(options: ExportOptions, track: Track = lambda rollouts: rollouts) -> ExportManifest:
     """Write the rollouts of a run to a new file or folder. The manifest says what was written and what was left out.
+    With `dry_run` nothing is written.
 
     >>> export_run(ExportOptions(run="runs/a", format="chat", out="a.jsonl", filter=["score>=1"]))  # doctest: +SKIP
     """
     target, manifest = _format(options), ExportManifest()
     with Store.open_read(options.run) as store:
-        selected = _select(episodes(store), store, options, manifest, track)
-        return export(selected, target, options.out, _training_options(options), manifest, distinct=options.distinct)
+        # All are read first: the advantage of a rollout is relative to its whole group.
+        chosen = _choose(_add_labels(episodes(store), options, target), options, manifest)
+        selected, training = _select(chosen, store, options, manifest, track), _training_options(options)
+        if options.out is not None and not options.dry_run:
+            return export(selected, target, options.out, training, manifest, distinct=options.distinct)
+        for _ in make_records(selected, target, training, manifest, lambda _: None, distinct=options.distinct):
+            pass
+        return manifest
+
+
+def _add_labels(
+    every: Sequence[tuple[Episode, int]], options: ExportOptions, target: ExportFormat
+) -> Sequence[tuple[Episode, int]]:
+    """The rollouts with what people said of them, if the options ask for it."""
+    if not options.labels:
+        return every
+    if not target.has_labels:
+        places = ", ".join(name for name, one in FORMATS.items() if one.has_labels)
+        raise UserError(f"`labels`: format '{target.name}' has no place for them; expected one of {places}")
+    found = group_by_attempt(RunLabels(options.run).current())
+    return [
+        (replace(one, labels=[_record(label) for label in found.get(attempt, ())]), attempt) for one, attempt in every
+    ]
+
+
+def _record(label: Label) -> dict[str, Any]:
+    names = ("author", "at", "name", "value", "note", "step")
+    return {name: getattr(label, name) for name in names}
+
+
+def _choose(
+    every: Sequence[tuple[Episode, int]], options: ExportOptions, manifest: ExportManifest
+) -> Sequence[tuple[Episode, int]]:
+    """The rollouts that `rollout` names; all if it names none."""
+    if not options.rollout:
+        return every
+    for beginning in options.rollout:
+        if not any(one.rollout.startswith(beginning) for one, _ in every):
+            raise UserError(f"`rollout` '{beginning}': no rollout of {options.run} that was run has such an id")
+    chosen = [one for one in every if one[0].rollout.startswith(options.rollout)]
+    manifest.leave_out("by `rollout`", len(every) - len(chosen))
+    return chosen
 
 
 def collect_records(

@@ -48,7 +48,7 @@ class Options(BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 
-def _as_tuple(given: Any) -> Any:
+def as_tuple(given: Any) -> Any:
     return (given,) if isinstance(given, Path | str) else given
 
 
@@ -64,9 +64,9 @@ SkillPath = Annotated[Path, AfterValidator(_as_folder)]
 class TaskOptions(Options):
     """Which tasks to read, and which of them to use."""
 
-    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
+    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(as_tuple)] = ()
     """Task folder, file of tasks (.jsonl, .parquet, .csv, .tasks.toml), or a folder of these; or several."""
-    task: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    task: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
     """Only tasks with this id, or with ids that match a pattern such as 'fix-*'. Several: a,b."""
     split: Split | None = None
     """Only tasks of this split: train, val or test."""
@@ -215,8 +215,8 @@ class RejudgeOptions(Options):
     run: Path
     """Run folder."""
     judge: Path | None = None
-    """TOML or JSON file with [[judge]] and [[rank]] (default: the tasks' own judges)."""
-    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
+    """TOML or JSON file with [[judge]], [[rank]] and [[human]] (default: the tasks' own judges)."""
+    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(as_tuple)] = ()
     """Where the tasks are now (default: where the run read them)."""
     judge_model: str | None = None
     """Model that judges call if they name none."""
@@ -260,8 +260,20 @@ class ExportOptions(RecordOptions):
 
     run: Path
     """Run folder."""
-    out: Path
+    out: Path | None = None
     """New file or folder."""
+    rollout: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    """Only rollouts whose ids begin like this. Several: a,b."""
+    labels: bool = False
+    """Add the labels and notes that people set with `whet view`: rows, chat, atif, parquet."""
+    dry_run: bool = False
+    """Write nothing; print what the export would hold."""
+
+    @model_validator(mode="after")
+    def _needs_a_place(self) -> Self:
+        if self.out is None and not self.dry_run:
+            raise ValueError("`out` is missing; expected a new file or folder")
+        return self
 
 
 def _required(option: str, default: str | None) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from whet.rollout.judging import client_spending, find_requested_calls, list_log
 from whet.rollout.model_client import ModelClient
 from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
+from whet.runs.labels import Label, RunLabels, group_by_attempt
 from whet.runs.options import RejudgeOptions
 from whet.runs.plan import find_changes, has_new_box_judges, rollout_id, task_rows
 from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
@@ -33,10 +34,10 @@ from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
 from whet.sandbox import DEFAULT, sandbox_named
-from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
+from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of, score_labels
 from whet.scoring.task_judges import check_is_judged
 from whet.tasks import Task, read_tasks, resolve_env
-from whet.tasks.judges import AnyJudge, Judges, RankSpec, locate_modules
+from whet.tasks.judges import AnyJudge, HumanSpec, Judges, RankSpec, locate_modules
 from whet.text.redact import Redactor, secrets_in
 from whet.validation_errors import explain, user_error
 
@@ -50,13 +51,27 @@ class JudgeFile(BaseModel):
     """They replace the judges that the tasks name."""
     rank: tuple[RankSpec, ...] = ()
     """Judges that see all samples of a task together."""
+    human: tuple[HumanSpec, ...] = ()
+    """Labels that people have set, as scores."""
 
     @model_validator(mode="before")
     @classmethod
-    def _ranks_are_ranks(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("rank"), list):
-            return {**data, "rank": [{"kind": "rank", **one} if isinstance(one, dict) else one for one in data["rank"]]}
-        return data
+    def _add_kinds(cls, data: Any) -> Any:
+        """A table of `rank` or `human` need not repeat its kind."""
+        if not isinstance(data, dict):
+            return data
+        lists = {kind: data[kind] for kind in ("rank", "human") if isinstance(data.get(kind), list)}
+        named = {
+            kind: [{"kind": kind, **one} if isinstance(one, dict) else one for one in tables]
+            for kind, tables in lists.items()
+        }
+        return {**data, **named}
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the judges that are not judges of a task."""
+        specs: tuple[RankSpec | HumanSpec, ...] = (*self.rank, *self.human)
+        return {spec.name or spec.kind: spec.weight for spec in specs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +127,16 @@ async def rejudge(
         sandbox = sandbox_named(request.sandbox or _sandbox_of(request.run))
         if any(_runs_in_empty_box(judge) for task in tasks.values() for judge in task.judge):
             await sandbox.check()
+        labels = group_by_attempt(RunLabels(request.run).current()) if others.human else {}
         for group in _cases(request.run, tasks, env, watch):
             judgings = [_Judging(case, gateway, models, judge_model, writer, sandbox) for case in group]
             async with AsyncExitStack() as clients:
                 works = [await clients.enter_async_context(judging) for judging in judgings]
                 ranks = await _ranks(others.rank, [judging.case for judging in judgings], works)
                 for judging, work, ranked in zip(judgings, works, ranks, strict=True):
-                    watch(await judging.judge(work, ranked, others.rank, redactor))
-        if not others.rank:
+                    labelled = _score_labels(others.human, labels.get(judging.case.attempt, ()))
+                    watch(await judging.judge(work, ranked | labelled, others, redactor))
+        if not others.weights:
             await writer.do(partial(settle_anew, tasks=tasks))
         if not others.judge:
             await writer.do(partial(_adopt_judges, tasks=tasks))
@@ -152,10 +169,8 @@ class _Judging:
     async def _record(self, exchange: Exchange) -> None:
         await self._writer.do(lambda store: store.add_log(self.case.attempt, *encode_judge_call(exchange)))
 
-    async def judge(
-        self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[RankSpec], redactor: Redactor
-    ) -> Judged:
-        """Judge, and store."""
+    async def judge(self, work: Work, given: Mapping[str, Score], others: JudgeFile, redactor: Redactor) -> Judged:
+        """Judge, and store. `given`: the scores of the judges that are not judges of the task."""
         case, before = self.case, self.case.result
         judges = judges_of(work.task)
         kept = [] if case.new_tests else [judge.name for judge in judges if judge.spec.needs_box]
@@ -167,10 +182,9 @@ class _Judging:
                 else:
                     judgements[judge.name] = await judge.judge(replace(work, box=box))
         weights = {judge.name: judge.weight for judge in judges}
-        for spec in ranks:
-            weights[RankJudge(spec).name] = spec.weight
-        judgements |= ranked
-        score = combine(judgements, weights, describe_ending(before.report, before.limit, before.changes))
+        judgements |= given
+        ending = describe_ending(before.report, before.limit, before.changes)
+        score = combine(judgements, weights | others.weights, ending)
         cost = client_spending(self._client) if self._client.sessions else None
         result = before.model_copy(
             update={
@@ -178,7 +192,7 @@ class _Judging:
                 "judgements": judgements,
                 "judging": cost + before.judging if cost and before.judging else cost or before.judging,
                 "judged": before.judged + 1,
-                "flags": self._flags(judgements, ranked, ranks, kept),
+                "flags": self._flags(judgements, others.rank, kept),
             }
         )
         result = redact_result(result, redactor)
@@ -202,15 +216,13 @@ class _Judging:
             yield box
 
     def _flags(
-        self,
-        judgements: Mapping[str, Score],
-        ranked: Mapping[str, Score],
-        ranks: Sequence[RankSpec],
-        kept: Sequence[str],
+        self, judgements: Mapping[str, Score], ranks: Sequence[RankSpec], kept: Sequence[str]
     ) -> tuple[str, ...]:
         """The flags of the rollout. Those that depend on its judges are computed again."""
         row, before = self.case.row, self.case.result
-        ranked_by = {spec.model or self._default for spec in ranks if ranked[RankJudge(spec).name].value is not None}
+        ranked_by = {
+            spec.model or self._default for spec in ranks if judgements[RankJudge(spec).name].value is not None
+        }
         by_itself = before.spending.captured and row.model in {*self._client.sessions, *ranked_by}
         others = tuple(flag for flag in before.flags if flag not in {Flag.SELF_JUDGED, NO_VERDICT})
         by_itself = by_itself or bool(kept and Flag.SELF_JUDGED in before.flags)
@@ -250,6 +262,15 @@ async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Seque
         for mine, score in zip(said, await judge.judge_group(works), strict=True):
             mine[judge.name] = score
     return said
+
+
+def _score_labels(specs: Sequence[HumanSpec], labels: Iterable[Label]) -> dict[str, Score]:
+    """The labels of an attempt as scores. A label of a single step says nothing of the whole."""
+    said: dict[str, list[tuple[str, str]]] = {}
+    for one in labels:
+        if one.step is None and one.value is not None:
+            said.setdefault(one.name, []).append((one.author, one.value))
+    return {spec.name or spec.kind: score_labels(spec, said.get(spec.label, ())) for spec in specs}
 
 
 def _cases(
@@ -313,8 +334,8 @@ def read_judges(file: Path) -> JudgeFile:
         raise user_error(explain(error, str(file), JudgeFile)) from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: {error}; expected TOML, or JSON in a file of that ending") from error
-    if not given.judge and not given.rank:
-        raise UserError(f"{file}: names no judge; expected [[judge]] or [[rank]]")
+    if not given.judge and not given.weights:
+        raise UserError(f"{file}: names no judge; expected [[judge]], [[rank]] or [[human]]")
     return given.model_copy(update={"judge": locate_modules(given.judge, file.parent)})
 
 

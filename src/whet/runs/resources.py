@@ -90,6 +90,7 @@ async def open_resources(
                 judge_models={name: opened[name] for name in judge_configs},
                 judge_model=judge_model,
                 idle_sec=config.defaults.idle_sec,
+                limits=limits,
             )
 
 

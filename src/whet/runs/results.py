@@ -4,7 +4,7 @@ Nothing is read or parsed before it is asked for.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,7 +46,7 @@ class AttemptRecord:
     @property
     def is_superseded(self) -> bool:
         """Whether its score no longer counts, because the rollout is run again."""
-        return self.row.value is not None and not self.row.final
+        return self.row.is_superseded
 
     @property
     def has_result(self) -> bool:
@@ -167,23 +167,25 @@ class ResultReader:
 class LiveTrace:
     """The conversations of an attempt that may still be running. An update reads only the calls that are new."""
 
-    def __init__(self, store: Store, attempt: int) -> None:
-        self._store, self._attempt = store, attempt
+    def __init__(self, attempt: int) -> None:
+        self._attempt = attempt
         self._reader = GraphReader()
-        self._seen: set[int] = set()
+        self.read: set[int] = set()
+        """The numbers of the calls that were read."""
 
-    def update(self) -> Graph:
-        """The conversations up to now."""
-        indexes = self._store.exchange_indexes(self._attempt)
-        new = [index for index in indexes if index not in self._seen]
-        if not new:
-            return self._reader.graph()
-        if self._seen and new[0] < max(self._seen):
+    def update(self, store: Store, may_continue: Callable[[], bool] = lambda: True) -> Graph:
+        """The conversations up to now. Reading stops before a call when `may_continue` returns False; the next update
+        continues there."""
+        indexes = store.exchange_indexes(self._attempt)
+        new = [index for index in indexes if index not in self.read]
+        if new and self.read and new[0] < max(self.read):
             # Calls are stored when they end. This one began before one that is read already.
-            self._reader, new = GraphReader(), indexes
-        for exchange in self._store.each_exchange(self._attempt, new[0]):
+            self._reader, self.read, new = GraphReader(), set(), indexes
+        for exchange in store.each_exchange(self._attempt, new[0]) if new else ():
+            if not may_continue():
+                break
             self._reader.add(exchange)
-            self._seen.add(exchange.index)
+            self.read.add(exchange.index)
         return self._reader.graph()
 
 

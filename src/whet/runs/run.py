@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from whet.runs.config import Config, model_config
 from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
+from whet.runs.progress import LIMITS
 from whet.runs.resources import find_changed_keys, find_sampling_warnings, open_resources
 from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, arm_of, sum_spent, tally
@@ -121,6 +122,7 @@ async def run_opened(
         "agents": _declare(resources.dump_agents(), request),
         TASKS: request.task_paths,
         FORK: origin.about if origin else None,
+        LIMITS: {name: limit for name, limit in asdict(resources.limits).items() if limit is not None},
         WEIGHT_VERSION: _weight_version(request),
     }
     pending = open_run(request.out, plan, resume=request.resume, about=about, retry=request.retry)

@@ -20,6 +20,7 @@ from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.options import Retry
 from whet.runs.plan import Plan, find_changes, task_rows
+from whet.runs.progress import OPENED
 from whet.runs.results import encode_judge_call
 from whet.runs.stats.means import is_pass
 from whet.runs.store.schema import RolloutRow
@@ -141,6 +142,7 @@ def open_store(folder: Path, tasks: Collection[Task], *, resume: bool, about: Ma
         _refuse_changed_tasks(folder, store, tasks)
         store.add_tasks(task_rows(tasks))
         store.interrupt_open_attempts()
+        store.set(OPENED, time.time())
         store.set(STOPPED, None)
         store.set(STOPPED_ARMS, None)
         for key, value in about.items():

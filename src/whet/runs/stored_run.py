@@ -15,6 +15,7 @@ from whet.runs.episodes import episodes
 from whet.runs.export import Records, collect_records
 from whet.runs.options import RecordOptions
 from whet.runs.results import ResultReader, RolloutRecord
+from whet.runs.stats.arms import arm_fields
 from whet.runs.stats.summary import Arm, Tally, UnevenArms, skill_names, tally, uneven_losses
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
@@ -136,6 +137,12 @@ class StoredRun(RolloutGroup):
     def records(self) -> list[dict[str, Any]]:
         """A dict per rollout: what `frame()`, `whet show --format json` and `--format csv` hold."""
         return [rollout_record(rollout, self.skills) for rollout in self.rollouts]
+
+    def document(self, *, running: bool) -> dict[str, Any]:
+        """The run for programs: what `whet show --format json` prints."""
+        arms = [arm_fields(key, arm) for key, arm in self.arms.items()]
+        state = "running" if running else "ended"
+        return {"run": self.folder, "state": state, "arms": arms, "rollouts": self.records()}
 
     def tables(self) -> "dict[str, pa.Table]":
         """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""

@@ -5,6 +5,7 @@ judge; `task_judges.py` selects the judges of a task and combines their scores.
 """
 
 from whet.scoring.judge import GroupJudge, Judge, JudgeError, JudgeModel, ObservedCall, Work
+from whet.scoring.judges.human import score_labels
 from whet.scoring.judges.rank import RankJudge
 from whet.scoring.score import NO_VERDICT, Cause, Score
 from whet.scoring.task_judges import TaskJudge, combine, judges_of
@@ -23,4 +24,5 @@ __all__ = [
     "Work",
     "combine",
     "judges_of",
+    "score_labels",
 ]

@@ -227,6 +227,18 @@ class RankSpec(JudgeSpec):
         return "calls" in self.shows
 
 
+class HumanSpec(JudgeSpec):
+    """The labels that people have set. For `whet rejudge` only."""
+
+    kind: Literal["human"]
+    label: NonEmptyText = "verdict"
+    """The name of the label."""
+    scores: Annotated[dict[NonEmptyText, Annotated[float, Field(ge=0, le=1)]], Field(min_length=1)]
+    """What each choice is worth. The score is the mean over authors; choices that are not here count as no label."""
+    authors: tuple[NonEmptyText, ...] = ()
+    """Count only labels of these authors."""
+
+
 class MathSpec(AnswerSpec):
     """The answer is the same mathematical object as the expected one."""
 
@@ -363,7 +375,7 @@ DeclaredJudge = (
 """A judge as a task declares it."""
 AnyJudge = DeclaredJudge | PluginSpec | PythonJudge
 KINDS = frozenset(tags(DeclaredJudge.__args__, "kind"))
-GROUP_KINDS = frozenset({"rank"})
+REJUDGE_KINDS = frozenset({"rank", "human"})
 
 
 def _read_judge(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -376,9 +388,9 @@ def _read_judge(value: object, read: ValidatorFunctionWrapHandler) -> object:
             return PluginSpec.model_validate(table)
         case {"kind": str(kind), **settings} if kind in (plugins := find_plugins(JUDGES)):
             return PluginSpec.model_validate({**settings, "kind": kind, "package": plugins[kind].package})
-        case {"kind": str(kind)} if kind in GROUP_KINDS:
+        case {"kind": str(kind)} if kind in REJUDGE_KINDS:
             raise ValueError(
-                f"has the kind '{kind}', which sees all samples of a task; expected it in a file for rejudge"
+                f"has the kind '{kind}', which is only for judging again; expected it in a file for whet rejudge"
             )
         case {"kind": kind}:
             known = [*KINDS, *find_plugins(JUDGES)]

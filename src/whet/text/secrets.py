@@ -138,9 +138,14 @@ _QUOTE = r"\\{0,4}[\"']?"
 _VALUE = r"[^\s\"'`,;<>(){}\[\]\\&|]"
 
 
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+"""Where a key may begin: not inside a word, but behind an end of line as JSON writes it, or a character of an
+address."""
+
+
 def _token(kind: str, literals: str, form: str, before: int = 0) -> Rule:
     """A key that begins with a prefix of its vendor, or has a literal in it."""
-    pattern = re.compile(rf"(?<![A-Za-z0-9_-])(?:{form})")
+    pattern = re.compile(rf"{_START}(?:{form})")
     return Rule(kind, tuple(literals.split()), pattern, lambda found: entropy(found) > 2.5, before=before)
 
 
@@ -376,3 +381,23 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 def mask_secrets(text: str) -> str:
     """One text without secrets."""
     return SecretMasker().text(text)
+
+
+def mask_tokens(text: str) -> str:
+    """A text without keys that their form gives away: only the rules that ordinary text, markup included, never meets.
+
+    >>> mask_tokens('<b class="token">ghp_16C7e42F292c6912E7710c838347Ae178B4a</b>')
+    '<b class="token">[redacted:github-token]</b>'
+    """
+    for kind, found in find_tokens(text):
+        text = text.replace(found, f"[redacted:{kind}]")
+    return text
+
+
+def find_tokens(text: str) -> dict[tuple[str, str], None]:
+    """The keys in a text that their form gives away, each with its kind, in the order of the rules."""
+    lowered = text.lower()
+    matches = ((rule, match) for rule in _TOKENS for match in rule.find(text, lowered))
+    return dict.fromkeys(
+        (rule.kind, secret) for rule, match in matches for secret in rule.pick(match) if rule.accepts(secret)
+    )

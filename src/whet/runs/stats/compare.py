@@ -25,7 +25,7 @@ from whet.runs.stats.summary import Arm, Tally, cells, skill_names, total
 from whet.runs.store.store import Store
 
 NOT_RUN = "not run"
-_EQUAL = 1e-9
+TIE = 1e-9
 """Means of a task that are closer than this tie."""
 
 
@@ -56,6 +56,10 @@ class ComparedArm:
     tasks: Mapping[str, Tally]
     digests: Mapping[str, str]
     """Of the tasks: one that has been changed is another task."""
+    arm: Arm | None = None
+    """None when it does not come from a run."""
+    run: str = ""
+    """What the run is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,35 @@ class RunPart:
         return self.name
 
 
-def compare_arms(run: Path | RunPart, by: Key | None = None) -> list[Comparison]:
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """What a stored run holds, arm by arm and task by task."""
+
+    name: str
+    """What it is called in place of the folder."""
+    arms: Mapping[Arm, Mapping[str, Tally]]
+    digests: Mapping[str, str]
+    """Of the tasks."""
+    skills: Mapping[str | None, str]
+    """Names of skills by their digests."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def words(self, arm: Arm) -> tuple[str, str, str]:
+        """What people call the parts of an arm."""
+        agent, model, skill = arm
+        return agent, model, self.skills[skill] if skill else "no skill"
+
+    def sides(self, name: Callable[[Arm], str]) -> dict[Arm, ComparedArm]:
+        """All arms, with these names."""
+        return {arm: ComparedArm(name(arm), tasks, self.digests, arm, self.name) for arm, tasks in self.arms.items()}
+
+
+Run = Path | RunPart | ReadRun
+
+
+def compare_arms(run: Run, by: Key | None = None) -> list[Comparison]:
     """The arms of one run, each with each; with `by`, those that differ in that alone."""
     sides = _sides_of_one_run(run)
     pairs = [(sides[a], sides[b]) for a, b in combinations(sides, 2) if by is None or _differ_only_in(by, a, b)]
@@ -183,7 +215,7 @@ def compare_arms(run: Path | RunPart, by: Key | None = None) -> list[Comparison]
     return _compare_all(pairs)
 
 
-def compare_runs(first: Path | RunPart, second: Path | RunPart, by: Key | None = None) -> list[Comparison]:
+def compare_runs(first: Run, second: Run, by: Key | None = None) -> list[Comparison]:
     """The arms of two runs: those that are the same, or the only ones; with `by`, those that differ in that alone."""
     left, right = (_sides_of_run(run) for run in (first, second))
     only = len(left) == len(right) == 1
@@ -194,7 +226,7 @@ def compare_runs(first: Path | RunPart, second: Path | RunPart, by: Key | None =
     return _compare_all(pairs)
 
 
-def compare_skills(run: Path, old: str | None, new: str) -> dict[tuple[str, str], Comparison]:
+def compare_skills(run: Run, old: str | None, new: str) -> dict[tuple[str, str], Comparison]:
     """For each agent and model of a run, compare one skill with another, or with none, by their digests."""
     read = _read(run)
     sides = read.sides(lambda arm: " / ".join(read.words(arm)))
@@ -206,21 +238,19 @@ def compare_skills(run: Path, old: str | None, new: str) -> dict[tuple[str, str]
     return dict(zip(pairs, _compare_all(list(pairs.values())), strict=True))
 
 
-def arms_compared(
-    run: Path | RunPart, other: Path | RunPart | None, comparisons: Sequence[Comparison]
-) -> dict[str, ComparedArm]:
+def arms_compared(run: Run, other: Run | None, comparisons: Sequence[Comparison]) -> dict[str, ComparedArm]:
     """The arms of comparisons that were made of one run or of two, by name."""
     sides = [_sides_of_one_run(run)] if other is None else [_sides_of_run(run), _sides_of_run(other)]
     by_name = {side.name: side for arms in sides for side in arms.values()}
     return {name: by_name[name] for one in comparisons for name in (one.first, one.second)}
 
 
-def _sides_of_one_run(run: Path | RunPart) -> dict[Arm, ComparedArm]:
+def _sides_of_one_run(run: Run) -> dict[Arm, ComparedArm]:
     read = _read(run)
     return read.sides(lambda arm: " / ".join(read.words(arm)[index] for index in _find_varying(read.arms)))
 
 
-def _sides_of_run(run: Path | RunPart) -> dict[Arm, ComparedArm]:
+def _sides_of_run(run: Run) -> dict[Arm, ComparedArm]:
     read = _read(run)
     return read.sides(lambda arm: str(run) if len(read.arms) == 1 else f"{run} {' / '.join(read.words(arm))}")
 
@@ -234,26 +264,13 @@ def _find_varying(arms: Iterable[Arm]) -> list[int]:
     return [index for index, values in enumerate(zip(*arms, strict=True)) if len(set(values)) > 1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What a stored run holds, arm by arm and task by task."""
-
-    arms: Mapping[Arm, Mapping[str, Tally]]
-    digests: Mapping[str, str]
-    skills: Mapping[str | None, str]
-
-    def words(self, arm: Arm) -> tuple[str, str, str]:
-        agent, model, skill = arm
-        return agent, model, self.skills[skill] if skill else "no skill"
-
-    def sides(self, name: Callable[[Arm], str]) -> dict[Arm, ComparedArm]:
-        return {arm: ComparedArm(name(arm), tasks, self.digests) for arm, tasks in self.arms.items()}
-
-
-def _read(run: Path | RunPart) -> _Read:
+def _read(run: Run) -> ReadRun:
+    if isinstance(run, ReadRun):
+        return run
     part = run if isinstance(run, RunPart) else RunPart(run, str(run))
     with Store.open_read(part.folder) as store:
-        return _Read(cells(store, part.rollouts), {task.id: task.digest for task in store.tasks()}, skill_names(store))
+        digests = {task.id: task.digest for task in store.tasks()}
+        return ReadRun(part.name, cells(store, part.rollouts), digests, skill_names(store))
 
 
 def _compare_all(pairs: Sequence[tuple[ComparedArm, ComparedArm]]) -> list[Comparison]:
@@ -282,9 +299,9 @@ def compare(first: ComparedArm, second: ComparedArm, *, comparisons: int = 1) ->
         p=p,
         corrected_p=p,
         comparisons=comparisons,
-        wins=sum(difference > _EQUAL for difference in differences),
-        ties=sum(abs(difference) <= _EQUAL for difference in differences),
-        losses=sum(difference < -_EQUAL for difference in differences),
+        wins=sum(difference > TIE for difference in differences),
+        ties=sum(abs(difference) <= TIE for difference in differences),
+        losses=sum(difference < -TIE for difference in differences),
         passes=_passes(list(pairs.values()), samples, level),
         samples=samples,
         detectable=detectable(differences),
@@ -323,9 +340,13 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
+def sample_variance(first: Sequence[float], second: Sequence[float]) -> float:
+    """The variance that the difference of a task has because its samples are few. Each arm needs two."""
+    return variance(first) / len(first) + variance(second) / len(second)
+
+
 def _noise(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
-    """The variance that the difference of a task has because its samples are few."""
-    return _mean([variance(a) / len(a) + variance(b) / len(b) for a, b in pairs])
+    return _mean([sample_variance(a, b) for a, b in pairs])
 
 
 def _passes(
@@ -345,21 +366,21 @@ def _passes(
     return tuple(found)
 
 
+def why_unpaired(first: ComparedArm, second: ComparedArm, task: str) -> str | None:
+    """Why a task of one of the arms is not compared; None when it is."""
+    if task not in second.tasks:
+        return f"only in {first.name}"
+    if task not in first.tasks:
+        return f"only in {second.name}"
+    if first.digests[task] != second.digests[task]:
+        return "changed in between"
+    lost = next((side for side in (first, second) if not side.tasks[task].measured), None)
+    return None if lost is None else f"no score in {lost.name}: {_main_cause(lost.tasks[task])}"
+
+
 def _count_unpaired(first: ComparedArm, second: ComparedArm) -> dict[str, int]:
-    reasons: Counter[str] = Counter()
-    for task in dict.fromkeys([*first.tasks, *second.tasks]):
-        if task not in second.tasks:
-            reasons[f"only in {first.name}"] += 1
-        elif task not in first.tasks:
-            reasons[f"only in {second.name}"] += 1
-        elif first.digests[task] != second.digests[task]:
-            reasons["changed in between"] += 1
-        else:
-            for side in (first, second):
-                if not side.tasks[task].measured:
-                    reasons[f"no score in {side.name}: {_main_cause(side.tasks[task])}"] += 1
-                    break
-    return dict(reasons)
+    tasks = dict.fromkeys([*first.tasks, *second.tasks])
+    return dict(Counter(reason for task in tasks if (reason := why_unpaired(first, second, task)) is not None))
 
 
 def _main_cause(cell: Tally) -> str:

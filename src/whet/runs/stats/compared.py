@@ -1,14 +1,13 @@
 """What a comparison says: in words for people, and as one document for programs."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from whet.runs.stats.compare import (
     ComparedArm,
     Comparison,
     Key,
-    RunPart,
+    Run,
     Verdict,
     arms_compared,
     compare_arms,
@@ -41,8 +40,8 @@ class ComparedArms:
         }
 
 
-def compare_and_rank(run: Path | RunPart, other: Path | RunPart | None, by: Key | None) -> ComparedArms:
-    """Compare two runs, or the arms of one. Reads their stores."""
+def compare_and_rank(run: Run, other: Run | None, by: Key | None) -> ComparedArms:
+    """Compare two runs, or the arms of one. Reads the stores of those that were not read before."""
     found = compare_arms(run, by) if other is None else compare_runs(run, other, by)
     sides = arms_compared(run, other, found)
     ranking = rank(sides, found)

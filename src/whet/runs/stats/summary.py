@@ -8,6 +8,7 @@ from itertools import combinations
 from whet.exchange import Usage
 from whet.gateway import Spent
 from whet.rollout.result import Result, Spending
+from whet.runs.index import IndexRow, Spend
 from whet.runs.results import ResultReader
 from whet.runs.stats.losses import MANY, UNEVEN, uneven
 from whet.runs.stats.means import Interval, PassPoint, is_pass, mean_interval, pass_curve
@@ -59,7 +60,7 @@ class Tally:
                 self._spend(spending)
         self.seconds += sum(result.seconds.values())
 
-    def _spend(self, spending: Spending) -> None:
+    def _spend(self, spending: Spending | Spend) -> None:
         self.calls += spending.calls
         self.input_tokens += spending.input_tokens
         self.output_tokens += spending.output_tokens
@@ -79,6 +80,27 @@ class Tally:
         self.flags.update(result.flags)
         if result.skill is not None and result.skill.read is not None:
             self.skill_reads[result.skill.read] += 1
+
+    def count_row(self, row: IndexRow, *, running: bool) -> None:
+        """Count a rollout by its row in the index of a run."""
+        self.planned += 1
+        self._spend(row.spent)
+        if not running:
+            self._spend(row.spent_since)
+        self.seconds += row.all_seconds
+        self.retried += row.was_retried
+        if row.attempt is None:
+            return
+        if row.value is not None:
+            self.values.setdefault(row.rollout.task, []).append(row.value)
+            self.judges.update(row.judges or ())
+            self.rescued += row.was_lost
+        elif row.cause is not None:
+            self.missing[row.cause] += 1
+            self.lost[row.rollout.task] += 1
+        self.flags.update(row.flags)
+        if row.skill_read is not None:
+            self.skill_reads[row.skill_read] += 1
 
     def format_skill_reads(self) -> str:
         """How often the skill was read; empty without a skill, or when it is not known."""
@@ -158,6 +180,24 @@ def cells(store: Store, rollouts: Collection[str] | None = None) -> dict[Arm, di
         cell.retried += any(attempt.is_superseded for attempt in rollout.attempts)
         sent, resent = calls.get(row.id, (0, 0))
         cell.sent, cell.resent = cell.sent + sent, cell.resent + resent
+    return arms
+
+
+def tally_rows(rows: Iterable[IndexRow], *, running: bool = False) -> dict[Arm, Tally]:
+    """Every arm of a run, from its index: as `tally` counts it, but for the calls that were sent. While the run is
+    running, what running attempts have used up to now is left out, because its cost is not known yet."""
+    return {arm: total(tasks.values()) for arm, tasks in cells_of_rows(rows, running=running).items()}
+
+
+def cells_of_rows(rows: Iterable[IndexRow], *, running: bool = False) -> dict[Arm, dict[str, Tally]]:
+    """The same, task by task."""
+    arms: dict[Arm, dict[str, Tally]] = {}
+    for row in rows:
+        tasks = arms.setdefault(arm_of(row.rollout), {})
+        # Most rows have a tally already, and an empty one takes longer to make than a row to count.
+        if (cell := tasks.get(row.rollout.task)) is None:
+            cell = tasks[row.rollout.task] = Tally()
+        cell.count_row(row, running=running)
     return arms
 
 

@@ -35,6 +35,8 @@ UNCOMPRESSED = 1024
 """Fewer bytes than this are not worth compressing: it saves a third of them, and takes as long as writing the row."""
 
 
+HEAD = 18
+"""Bytes of compressed data that tell the size of all of it."""
 LARGEST = 512 << 20
 """Bytes of the largest blob or body. A larger one is not what whet has written: no body of a call is so large."""
 MOST = 512 << 20
@@ -104,6 +106,32 @@ class Blobs:
         if len(found) < len(set(blobs)):
             raise DamagedError(f"blob {min(set(blobs) - found.keys())} is not there")
         return found
+
+    def size_of(self, blob: int) -> int:
+        """How many bytes a blob has. Only its head is read."""
+        with self._open(blob) as data:
+            return _size(data.read(HEAD))
+
+    def read_part(self, blob: int, start: int, size: int) -> bytes:
+        """Some bytes of a blob. What is before them is decompressed, but neither it nor the blob is in memory whole."""
+        with self._open(blob) as data:
+            whole = _size(data.read(HEAD))
+            data.seek(0)
+            start, end = min(start, whole), min(start + size, whole)
+            try:
+                with self._decompressor.stream_reader(data, closefd=False) as plain:  # type: ignore[arg-type] # needs `read`
+                    while plain.tell() < start:
+                        if not plain.read(min(start - plain.tell(), LONGEST_PIECE)):
+                            break
+                    return plain.read(end - start)
+            except zstandard.ZstdError as error:
+                raise DamagedError(f"blob {blob} is not compressed as it should be: {error}") from error
+
+    def _open(self, blob: int) -> sqlite3.Blob:
+        try:
+            return self._db.blobopen("blob", "data", blob, readonly=True)
+        except sqlite3.OperationalError as error:
+            raise DamagedError(f"blob {blob} is not there, or holds no bytes") from error
 
     def _decompress(self, data: bytes) -> bytes:
         _size(data)

@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from whet.errors import UserError
 from whet.scoring.score import Cause
@@ -183,6 +183,11 @@ SERVED_SINCE = 3
 """The version from which on a database has the tables of `whet serve`."""
 
 
+def values_of(row: Any) -> tuple[object, ...]:
+    """The fields of a row in their order, as `dataclasses.astuple` gives them, but without copies of them."""
+    return tuple(getattr(row, field.name) for field in fields(row))
+
+
 class DamagedError(ValueError):
     """Something that is stored is not as it was written."""
 
@@ -239,6 +244,11 @@ class AttemptRow:
     """Its result is the rollout's result."""
     result: int | None
     """Where its result is stored; `Store.result_body` reads it."""
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether its score no longer counts, because the rollout is run again."""
+        return self.value is not None and not self.final
 
 
 @dataclass(frozen=True, slots=True)

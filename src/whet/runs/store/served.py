@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from whet.runs.store import schema
@@ -92,7 +92,7 @@ class ServedTables:
         blob = self._blobs.put_blob(body)
         self._db.execute(
             "INSERT INTO request VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*astuple(request), blob),
+            (*schema.values_of(request), blob),
         )
         self._db.executemany(
             "INSERT INTO served (rollout, request, place, reason) VALUES (?, ?, ?, '')",

@@ -1,12 +1,11 @@
 """The store of one run: a single SQLite file `run.db` in the run folder."""
 
-import fcntl
 import json
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import astuple, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,14 +14,19 @@ from whet.exchange import Exchange, Usage
 from whet.runs.store import exchanges, schema
 from whet.runs.store.blobs import Blobs
 from whet.runs.store.exchanges import ExchangeHead
-from whet.runs.store.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
+from whet.runs.store.lock import lock_run
+from whet.runs.store.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow, values_of
 from whet.runs.store.served import PolicyRow, ServedTables
 from whet.scoring.score import Cause
 
 DATABASE = "run.db"
-LOCK = "run.lock"
 EARLIER_RESULT = "result "
 """How the names of logs begin that hold what was made of an attempt before it was judged again."""
+PLAN_SEPARATOR = "\n"
+"""Between two ids in the mark of a plan."""
+AttemptMark = tuple[int, float | None, int, int | None]
+"""An attempt's id, and what changes when it ends, no longer counts or is judged again: its end, whether it is final,
+and where its result is stored."""
 
 
 class Store:
@@ -44,7 +48,7 @@ class Store:
     def create(cls, folder: Path) -> Self:
         """Make a new run in a folder, which is made when it is not there, and open it for writing."""
         path = folder / DATABASE
-        with _lock_run(folder) as lock, _connect(path, "rwc") as db:
+        with lock_run(folder) as lock, _connect(path, "rwc") as db:
             if not schema.is_blank(db):
                 raise UserError(f"{path}: there is a run already; expected a new folder")
             schema.begin_writing(db)
@@ -54,7 +58,7 @@ class Store:
     def open_write(cls, folder: Path) -> Self:
         """Open an existing run for writing. One process at a time may do so."""
         path = _find_database(folder)
-        with _lock_run(folder) as lock, _connect(path, "rw") as db:
+        with lock_run(folder) as lock, _connect(path, "rw") as db:
             if not schema.is_blank(db):
                 schema.check_version(db, path, oldest=1)
             schema.begin_writing(db)
@@ -125,7 +129,7 @@ class Store:
     def add_tasks(self, tasks: Iterable[TaskRow]) -> None:
         """Add tasks; those that are there already stay as they are."""
         with self.atomic():
-            self._db.executemany("INSERT OR IGNORE INTO task VALUES (?, ?, ?, ?)", map(astuple, tasks))
+            self._db.executemany("INSERT OR IGNORE INTO task VALUES (?, ?, ?, ?)", map(values_of, tasks))
 
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
@@ -248,6 +252,12 @@ class Store:
         """The result of an attempt, as JSON; None when it has none."""
         return None if attempt.result is None else self._blobs.get_blob(attempt.result)
 
+    def result_bodies(self, attempts: Iterable[AttemptRow]) -> dict[int, bytes]:
+        """The results of many attempts as JSON, by the ids of the attempts that have one."""
+        places = {one.id: one.result for one in attempts if one.result is not None}
+        bodies = self._blobs.get_blobs({*places.values()})
+        return {attempt: bodies[place] for attempt, place in places.items()}
+
     def missing_of(self, task: str, causes: Iterable[Cause]) -> list[AttemptRow]:
         """The last attempts at rollouts of a task, of those that ended without a score for one of these causes."""
         named = sorted(causes)
@@ -273,6 +283,31 @@ class Store:
         for attempt in self._attempts("SELECT * FROM attempt ORDER BY number"):
             attempts.setdefault(attempt.rollout, []).append(attempt)
         return [(rollout, attempts.get(rollout.id, [])) for rollout in self.rollouts()]
+
+    def attempt_marks(self) -> list[AttemptMark]:
+        """A mark of every attempt, in the order in which they began. Much cheaper than reading them."""
+        cursor = self._db.cursor()
+        cursor.row_factory = None
+        return cursor.execute("SELECT id, ended, final, result FROM attempt ORDER BY id").fetchall()
+
+    def last_attempts(self) -> list[tuple[str, int, int]]:
+        """The last attempt of every rollout that was tried, the newest first: the ids of the rollout and the attempt,
+        and how many model calls are on record."""
+        cursor = self._db.cursor()
+        cursor.row_factory = None
+        return cursor.execute(
+            """SELECT rollout, id, (SELECT count(*) FROM exchange WHERE attempt = last.id) FROM (
+                 SELECT rollout, id, max(number) FROM attempt GROUP BY rollout) AS last
+               ORDER BY id DESC"""
+        ).fetchall()
+
+    def plan_mark(self) -> str:
+        """The ids of all rollouts, in some order: another text than before when some were added or renamed."""
+        return str(self._db.execute("SELECT group_concat(id, ?) FROM rollout", (PLAN_SEPARATOR,)).fetchone()[0])
+
+    def rollout_of(self, attempt: int) -> str:
+        """The rollout of an attempt."""
+        return str(self._db.execute("SELECT rollout FROM attempt WHERE id = ?", (attempt,)).fetchone()[0])
 
     def results(self) -> list[ResultRow]:
         """All rollouts that are done, in the order of the plan."""
@@ -310,6 +345,11 @@ class Store:
         rows = self._db.execute("SELECT idx FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,))
         return [index for (index,) in rows]
 
+    def count_exchanges(self, attempt: int) -> int:
+        """How many model calls of an attempt are on record."""
+        (count,) = self._db.execute("SELECT count(*) FROM exchange WHERE attempt = ?", (attempt,)).fetchone()
+        return int(count)
+
     def usage(self, attempt: int) -> tuple[int, Usage]:
         """How many model calls an attempt made, and the tokens that they report."""
         sums = ", ".join(f"coalesce(sum({field.name}_tokens), 0)" for field in fields(Usage))
@@ -344,6 +384,18 @@ class Store:
             raise KeyError(name)
         return self._blobs.get_blob(row["blob"])
 
+    def log_part(self, attempt: int, name: str, start: int, size: int) -> bytes:
+        """Some bytes of a log. The whole of it is never in memory. KeyError when there is none of this name."""
+        row = self._db.execute("SELECT blob FROM log WHERE attempt = ? AND name = ?", (attempt, name)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return self._blobs.read_part(row["blob"], start, size)
+
+    def log_sizes(self, attempt: int) -> dict[str, int]:
+        """How many bytes each log of an attempt has, by name. The logs are not read."""
+        rows = self._db.execute("SELECT name, blob FROM log WHERE attempt = ? ORDER BY name", (attempt,)).fetchall()
+        return {name: self._blobs.size_of(blob) for name, blob in rows}
+
     def log_names(self, attempt: int, beginning: str = "") -> list[str]:
         """The names of an attempt's logs that begin like this."""
         rows = self._db.execute("SELECT name FROM log WHERE attempt = ? ORDER BY name", (attempt,))
@@ -356,10 +408,6 @@ class Store:
     def served_groups(self, only: Collection[str] | None = None) -> dict[str, str]:
         """By rollout, or by these: the request of a client that it belongs to. Only runs of `whet serve` have them."""
         return self.served.groups(only)
-
-    def data_version(self) -> int:
-        """Another number than before when another connection has written to the run since."""
-        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     def _attempts(self, query: str, *values: object) -> list[AttemptRow]:
         return [schema.check_types(_attempt(row)) for row in self._db.execute(query, values)]
@@ -383,44 +431,13 @@ def _connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.C
         raise
 
 
-def is_being_written(folder: Path) -> bool:
-    """Whether another process runs the rollouts of this folder now."""
-    try:
-        with (folder / LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no lock, or a file system without locks
-        return False
-    return False
-
-
-@contextmanager
-def _lock_run(folder: Path) -> Iterator[int]:
-    """The right to write a run, given back when the set-up fails or the file descriptor is closed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UserError(f"{folder}: expected a folder that can be written: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield lock
-    except BlockingIOError as error:
-        os.close(lock)
-        raise UserError(f"run {folder} is being written by another process") from error
-    except BaseException:
-        os.close(lock)
-        raise
-
-
 def _rollout(row: sqlite3.Row) -> RolloutRow:
-    found = schema.check_types(RolloutRow(*row))
-    return found if found.skill else replace(found, skill=None)
+    rollout, ordinal, task, agent, model, skill, sample = row
+    return schema.check_types(RolloutRow(rollout, ordinal, task, agent, model, skill or None, sample))
 
 
 def _values(rollout: RolloutRow) -> tuple[object, ...]:
-    return astuple(replace(rollout, skill=rollout.skill or ""))
+    return values_of(replace(rollout, skill=rollout.skill or ""))
 
 
 def _attempt(row: sqlite3.Row) -> AttemptRow:

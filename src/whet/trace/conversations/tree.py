@@ -26,7 +26,7 @@ from whet.gateway.dialects.neutral import (
 )
 from whet.gateway.dialects.same_message import neutral_form
 from whet.gateway.guards.strict_json import replace_lone_surrogates
-from whet.prefix_cache import PrefixCache
+from whet.prefix_cache import Lookup, PrefixCache
 from whet.trace.conversations.replies import reply_of
 from whet.trace.conversations.slices import Body, Group, cut, read_frame, read_whole
 
@@ -116,11 +116,13 @@ class Messages:
 
     def request(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request. ValueError when it cannot be read."""
-        readable = replace_lone_surrogates(exchange.request)  # as the model was sent them; places stay the same
-        if readable != exchange.request:
-            exchange = replace(exchange, request=readable)
+        look = self._look(exchange)
+        if replace_lone_surrogates(look.fresh) != look.fresh:  # what is known was readable before
+            # As the model was sent them. Places stay the same.
+            exchange = replace(exchange, request=replace_lone_surrogates(exchange.request))
+            look = self._look(exchange)
         try:
-            return self._read_new(exchange)
+            return self._read_new(exchange, look)
         except ValueError:
             return self._read_all(exchange)
 
@@ -166,9 +168,11 @@ class Messages:
             node = self.nodes[node].parent
         return found[::-1]
 
-    def _read_new(self, exchange: Exchange) -> RequestNodes:
+    def _look(self, exchange: Exchange) -> Lookup[_Place | None]:
+        return self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)
+
+    def _read_new(self, exchange: Exchange, look: Lookup[_Place | None]) -> RequestNodes:
         """The messages of a request, of which only those are read that no earlier one began with."""
-        look = self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)
         body, edges = cut(exchange, look), look.layout().lasting
         setting, frame = self._frame(body)
         rewritten: list[tuple[int, Rewrite]] = []

@@ -1,5 +1,6 @@
 """Exports rollouts as training rows, conversations, spans and tables; one file per format."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from whet.errors import UserError
+from whet.text.redact import secrets_in
 from whet.text.secrets import SecretMasker
 from whet.trace.export import areal, atif, chat, openrlhf, otlp, prime_rl, skyrl, slime, tables, trl, verl
 from whet.trace.export.manifest import ExportManifest
@@ -33,6 +35,8 @@ class ExportFormat:
     sink: Callable[[Path], Sink] = JsonLinesSink
     says_the_same: Callable[[Any], bytes] | None = None
     """A key that is equal for two records if one of them is enough."""
+    has_labels: bool = False
+    """Whether it has a place for the labels that people set."""
 
 
 def _rows(harvests: Iterable[Harvest]) -> Iterator[Any]:
@@ -41,7 +45,13 @@ def _rows(harvests: Iterable[Harvest]) -> Iterator[Any]:
 
 _TEXT: dict[str, Any] = {"needs_ids": False, "needs_score": False}
 _ALL = (
-    ExportFormat("rows", "whet's own rows, with everything that the others derive from", _rows, needs_score=False),
+    ExportFormat(
+        "rows",
+        "whet's own rows, with everything that the others derive from",
+        _rows,
+        needs_score=False,
+        has_labels=True,
+    ),
     ExportFormat("trl-trace", "TRL: TrainingTrace, one per rollout", trl.traces),
     ExportFormat("trl-sft", "TRL: pre-tokenised SFT", trl.sft, needs_score=False),
     ExportFormat("trl-grpo", "TRL: what a GRPO rollout function returns", trl.grpo),
@@ -62,8 +72,16 @@ _ALL = (
         chat.records,
         **_TEXT,
         says_the_same=chat.digest_messages,
+        has_labels=True,
     ),
-    ExportFormat("atif", "ATIF 1.8: a folder, one document per rollout", atif.documents, **_TEXT, sink=DocumentsSink),
+    ExportFormat(
+        "atif",
+        "ATIF 1.8: a folder, one document per rollout",
+        atif.documents,
+        **_TEXT,
+        sink=DocumentsSink,
+        has_labels=True,
+    ),
     ExportFormat("otlp", "OpenTelemetry GenAI spans as OTLP/JSON", otlp.records, **_TEXT),
     ExportFormat(
         "parquet",
@@ -71,6 +89,7 @@ _ALL = (
         tables.records,
         **_TEXT,
         sink=TablesSink,
+        has_labels=True,
     ),
 )
 FORMATS: Mapping[str, ExportFormat] = MappingProxyType({target.name: target for target in _ALL})
@@ -121,6 +140,8 @@ def make_records(
     """
     records = target.records(_harvests(episodes, target, training, manifest, set_apart))
     masker = SecretMasker()
+    for secret in secrets_in(os.environ):
+        masker.add("secret", secret)
     for record in _distinct(records, target, manifest) if distinct else records:
         manifest.records += 1
         # Tokens stay as they were sampled; texts are for others to read.

@@ -66,7 +66,8 @@ class _Writer:
             for sub in subs
             for number, part in enumerate(graph.segments(sub))
         ]
-        extra = {"rollout_id": self._episode.rollout, "task_id": self._episode.task, "thread_id": thread.id}
+        extra: Json = {"rollout_id": self._episode.rollout, "task_id": self._episode.task, "thread_id": thread.id}
+        extra |= {} if self._episode.labels is None else {"labels": self._episode.labels}
         return _without_nothing(
             {
                 "schema_version": VERSION,

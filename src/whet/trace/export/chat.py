@@ -17,6 +17,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
     rollout that was forked."""
     for harvest in harvests:
         seen = replies_from_record(harvest)
+        labels = {} if harvest.episode.labels is None else {"labels": harvest.episode.labels}
         for thread in harvest.graph.threads:
             if thread.kind is Kind.UTILITY:
                 continue
@@ -33,6 +34,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                         "agent": harvest.episode.agent,
                         "thread_id": thread.id,
                         "kind": thread.kind,
+                        **labels,
                     }
                 seen |= fresh
 

@@ -34,6 +34,7 @@ _COLUMNS = {
         "output_tokens": _INT,
         "rows": _INT,
         "trained_tokens": _INT,
+        "labels": _TEXT,
     },
     "exchanges": {
         "rollout": _TEXT,
@@ -61,7 +62,8 @@ _COLUMNS = {
     },
     "scores": _KEYS | {"judge": _TEXT, "score": _REAL},
 }
-"""`new_messages` is JSON: the messages that no earlier call of the rollout had sent."""
+"""`new_messages` is JSON: the messages that no earlier call of the rollout had sent. `labels` is JSON, too: what people
+said of the rollout, null unless the export asks for it."""
 
 
 def arrow_schemas() -> "dict[str, pa.Schema]":
@@ -106,6 +108,7 @@ def _rollout(harvest: Harvest) -> Json:
         "output_tokens": sum(usage.output for usage in usages) if usages else None,
         "rows": len(harvest.rows.rows),
         "trained_tokens": harvest.counts["trained tokens"],
+        "labels": None if episode.labels is None else msgspec.json.encode(episode.labels).decode(),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from whet.exchange import CallError, Exchange, Speaker, Usage
 from whet.trace.training.versions import WeightUpdate
@@ -90,3 +91,5 @@ class Episode:
     """The log of the model's weights, in order."""
     substituted: bool = False
     """The reward is a 0 that was requested in place of a missing one."""
+    labels: Sequence[Mapping[str, Any]] | None = None
+    """What people said of it; None when the export does not ask for it."""

@@ -204,6 +204,7 @@ def canonical_row(episode: Episode, row: TrainingRow) -> dict[str, Any]:
         "sampling": {"temperature": row.calls[-1].temperature},
         "capture_level": "tokens",
         "skill_digest": episode.skill,
+        **({"labels": episode.labels} if episode.labels is not None else {}),
     }
 
 
