@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_page_report_and_show_say_both(done: tuple[Night, SharpenResult], capsys
         assert kept in told
         assert both in told
     assert f"or whose judge '{WORK}' is worse by more than" in page
-    assert kept in (night.out / "report.html").read_text().replace("&#x27;", "'")
+    assert kept in unescape((night.out / "report.html").read_text())
 
 
 def _set(record: dict[str, Any], **values: object) -> None:

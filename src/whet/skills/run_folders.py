@@ -6,7 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from whet.runs.stats.summary import Arm, Tally, tally, total
-from whet.runs.store.store import DATABASE, Store, is_being_written
+from whet.runs.store.lock import is_being_written
+from whet.runs.store.store import DATABASE, Store
 from whet.skills.certificates.certificate import CERTIFICATE, Certificate, read_certificate
 from whet.skills.certificates.guard_text import format_guard_failure, format_margin
 from whet.skills.documents.history import TERMS

@@ -128,7 +128,8 @@ class SleepStore:
         with self._explain_errors():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
-            self._path.touch(mode=0o600)
+            if not self._path.exists():
+                self._path.touch(mode=0o600)
             self._db = sqlite3.connect(self._path, timeout=BUSY_SEC, isolation_level=None)
             try:
                 self._prepare()

@@ -1,6 +1,7 @@
 """One skill held against another: on the tasks that are for it, on terms that stay, and on record."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from whet.skills.gate.guard import Guard
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import RunPart, Verdict
 from whet.skills.options import CertifyOptions
+from whet.skills.report.model import read_report
 from whet.skills.rollouts.budget import read_budget
 from whet.skills.rollouts.runner import open_runner
 from whet.skills.sharpen.certify import CertifyRequest, certify
@@ -65,6 +67,16 @@ def test_a_skill_that_helps_is_certified_with_the_whole_budget(done: Judging) ->
     assert record.findings.decided_at < len(record.positions) == 44 // 2, "what is left sharpens the bounds"
     assert certificate.used is not None
     assert (certificate.used.runs, certificate.used.alpha) == (1, 0.05)
+
+
+def test_it_writes_a_report_of_its_one_exam(done: Judging) -> None:
+    html = (done.out / "report.html").read_text()
+    assert re.findall(r'<h2 id="(\w+)">', html) == ["certificate", "changes", "cost", "words"]
+    assert "The new skill is better." in html
+    assert f">{HELPFUL}</ins>" in html
+    report = read_report(done.out)
+    assert report is not None
+    assert (report.tone, report.word, [*report.versions.values()]) == ("holds", "certified", ["old", "new"])
 
 
 def test_a_skill_with_a_guard_is_certified_by_both_tests_and_its_options_are_checked(

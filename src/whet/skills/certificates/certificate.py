@@ -224,15 +224,21 @@ def read_certificate(path: Path) -> Certificate:
     """Read a certificate; UserError when the file is not one."""
     try:
         data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse_certificate(data, str(path))
+
+
+def parse_certificate(data: bytes, name: str) -> Certificate:
+    """Read a certificate from the bytes of a file with this name; UserError when it is none."""
+    try:
         found = Certificate.model_validate_json(data)
         json.loads(data, object_pairs_hook=_refuse_double_keys)
         return found
     except DoubleKeyError as error:
-        raise UserError(f"{path}: expected a certificate: {error}") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{name}: expected a certificate: {error}") from None
     except ValidationError as error:
-        raise UserError(f"{path}: expected a certificate: {explain(error, str(path), Certificate)[0]}") from None
+        raise UserError(f"{name}: expected a certificate: {explain(error, name, Certificate)[0]}") from None
 
 
 class DoubleKeyError(Exception):

@@ -67,7 +67,7 @@ def _claim(certificate: Certificate) -> Iterator[str]:
         return
     found, level = last.findings, last.terms.level
     yield f"**{_claim_of(last, len(certificate.tasks))}, at level {level:g}.**"
-    yield _alpha(certificate, last.terms)
+    yield format_alpha(certificate, last.terms)
     if models := format_models(last.reported):
         yield models
     yield from ("", "| | |", "|---|---|")
@@ -104,7 +104,8 @@ def format_loss(at_least: float) -> str:
     return f"higher by at least {at_least * 100:.1f} points"
 
 
-def _alpha(certificate: Certificate, terms: ExamTerms) -> str:
+def format_alpha(certificate: Certificate, terms: ExamTerms) -> str:
+    """Say how often such a certificate is wrong."""
     what = "An exam" if certificate.single else "A run"
     wrong = f"worse by more than {terms.margin * 100:g} points" if terms.margin else "not better"
     if terms.guard is not None:
@@ -264,9 +265,14 @@ def _test(certificate: Certificate) -> Iterator[str]:
         yield from (f"Difference: {certificate.test}.", "")
 
 
+def describe_setup(certificate: Certificate) -> list[tuple[str, str]]:
+    """What a certificate was made with: names and values."""
+    return [(key.replace("_", " "), _brief(value)) for key, value in certificate.made_with.items() if value]
+
+
 def _setup(certificate: Certificate) -> Iterator[str]:
     yield from ("## Setup", "")
-    yield from (f"- {key.replace('_', ' ')}: {_brief(value)}" for key, value in certificate.made_with.items() if value)
+    yield from (f"- {name}: {value}" for name, value in describe_setup(certificate))
     yield f"- whet {certificate.whet}; score: {certificate.metric}"
     seed = certificate.seed.origin
     yield f"- order of tasks: seed {seed}; committed before the first exam: `{certificate.commitment}`"

@@ -141,6 +141,11 @@ class Versions:
             raise UserError(f"{self._run}: expected one version whose digest begins with '{name}'; {hint}")
         return found[0]
 
+    @property
+    def numbers(self) -> dict[str, str]:
+        """What people call each version, by its digest: v0, v1 and so on, in the order of `all`."""
+        return {digest: f"v{number}" for number, digest in enumerate(self.all)}
+
     def skill(self, version: Version) -> Skill:
         return self._store.get(version.digest)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from whet.errors import UserError
 from whet.paths import write_atomic
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
@@ -35,6 +36,18 @@ PATIENCE = 3
 """After this many proposals in a row without a new skill, the proposer has nothing more to propose."""
 
 _PROPOSAL = TypeAdapter(Proposal)
+
+
+def read_proposals(journal: Path) -> list[Proposal]:
+    """The stored proposals of a run, in the order in which they were made. UserError when a file is not one."""
+    return [_read_proposal(file) for file in sorted(journal.glob("*.json"))]
+
+
+def _read_proposal(file: Path) -> Proposal:
+    try:
+        return _PROPOSAL.validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise UserError(f"{file}: expected a proposal: {error.errors()[0]['msg']}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +152,7 @@ class ProposerDriver:
         """The stored proposal of a run that is resumed, or a new one."""
         file = self._journal / f"{len(self._made) + 1:04}.json"
         if file.is_file():
-            return _PROPOSAL.validate_json(file.read_bytes())
+            return _read_proposal(file)
         context = await asyncio.to_thread(self._read_context, query)
         try:
             proposal = await self._proposer.propose(context)

@@ -1,6 +1,6 @@
 """The data of a report, read from the stores of a run: scores of each version, and costs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
@@ -9,12 +9,10 @@ from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, mean_interval
 from whet.runs.stats.paired import Difference, difference_interval
 from whet.runs.stats.summary import Tally, tally
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import DATABASE, Store
 from whet.skills.documents.edits import summary
 from whet.skills.documents.history import Versions
-from whet.skills.gate.eprocess import EProcess, PlannedEProcess
-from whet.skills.gate.gate import ExamResult
-from whet.skills.gate.sequential_test import SequentialTest
 from whet.skills.measurement import RunPart
 from whet.skills.proposers.base import SearchStep
 from whet.skills.report.criteria import CheckRate, read_check_rates
@@ -34,6 +32,8 @@ class MeasuredProposal:
     step: SearchStep
     interval: Interval | None
     """None when no score is recorded."""
+    edits: tuple[str, ...] = ()
+    """What it changes, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,15 @@ class ReportData:
 
 def read_report_data(run: Path, done: SearchResult) -> ReportData:
     """Read the data of a report from the stores of a run."""
-    scores = _scores(run / RunPart.SEARCH)
+    scores, versions = _scores(run / RunPart.SEARCH), Versions(run)
     return ReportData(
-        start=_first(scores.get(done.start, {})),
-        proposals=tuple(MeasuredProposal(step, _first(scores.get(step.candidate, {}))) for step in done.steps),
-        effects=tuple(_effects(Versions(run), done.steps, scores)),
-        costs=tuple(_costs(run)),
+        start=first_mean(scores.get(done.start, {})),
+        proposals=tuple(
+            MeasuredProposal(step, first_mean(scores.get(step.candidate, {})), _list_edits(versions, step.candidate))
+            for step in done.steps
+        ),
+        effects=tuple(_effects(versions, done.steps, scores)),
+        costs=tuple(read_costs(run)),
         check_rates=tuple(read_check_rates(run / RunPart.TEST, done.start, done.certified))
         if done.certified != done.start
         else (),
@@ -91,50 +94,21 @@ def _read_skill_reads(exam: Path) -> dict[str, str]:
         return {skill or "": arm.format_skill_reads() for (_, _, skill), arm in tally(store).items()}
 
 
-def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
-    """Logarithms of both e-values after each pair: that the candidate is better, and that it is not better enough."""
-    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.minimum_effect, above=False)
-    found = [(0.0, 0.0)]
-    for pair in attempt.pairs:
-        better.add(pair.worst())
-        worse.add(pair.best())
-        found.append((better.log, worse.log))
-    return found
-
-
-def guard_evidence(attempt: SequentialTest) -> list[float]:
-    """The logarithm of the guard's e-value after each pair; empty without a guard."""
-    guard = attempt.terms.guard
-    if guard is None:
-        return []
-    kept, found = PlannedEProcess(guard.margin, attempt.terms.level), [0.0]
-    for pair in attempt.pairs:
-        kept.add(pair.guard.worst())
-        found.append(kept.log)
-    return found
-
-
-def by_task(held: ExamResult) -> dict[str, list[float]]:
-    """The measured differences of each task of an exam, from the best task to the worst."""
-    tasks: dict[str, list[float]] = {}
-    for number, pair in enumerate(held.test.pairs):
-        if pair.is_measured:
-            tasks.setdefault(held.exam.task_at(number), []).append(pair.worst())
-    return dict(sorted(tasks.items(), key=lambda pair: (-fsum(pair[1]) / len(pair[1]), pair[0])))
-
-
 def _scores(search: Path) -> dict[str, Scores]:
+    with Store.open_read(search) as store:
+        return group_scores((done.rollout, done.attempt.value) for done in store.results())
+
+
+def group_scores(measured: Iterable[tuple[RolloutRow, float | None]]) -> dict[str, Scores]:
     """The scores of each version on each train task, in the order of measurement."""
     scores: dict[str, dict[str, list[float]]] = {}
-    with Store.open_read(search) as store:
-        for done in sorted(store.results(), key=lambda done: done.rollout.sample):
-            row, value = done.rollout, done.attempt.value
-            if value is not None:
-                scores.setdefault(row.skill or "", {}).setdefault(row.task, []).append(value)
+    for row, value in sorted(measured, key=lambda one: one[0].sample):
+        if value is not None:
+            scores.setdefault(row.skill or "", {}).setdefault(row.task, []).append(value)
     return dict(scores)
 
 
-def _first(scores: Scores) -> Interval | None:
+def first_mean(scores: Scores) -> Interval | None:
     """The first measurement, which the search decided by; only versions that did well have later ones."""
     return mean_interval({task: values[:1] for task, values in scores.items()})
 
@@ -142,13 +116,20 @@ def _first(scores: Scores) -> Interval | None:
 def _effects(versions: Versions, steps: Sequence[SearchStep], scores: Mapping[str, Scores]) -> Iterator[Effect]:
     for step in steps:
         if step.accepted:
-            before, after = scores.get(step.parent, {}), scores.get(step.candidate, {})
-            differences = [_mean(after[task]) - _mean(before[task]) for task in before if task in after]
-            edits = tuple(map(summary, versions.all[step.candidate].edits))
-            yield Effect(step.candidate, edits, difference_interval(differences))
+            found = measure_effect(scores.get(step.parent, {}), scores.get(step.candidate, {}))
+            yield Effect(step.candidate, _list_edits(versions, step.candidate), found)
 
 
-def _costs(run: Path) -> Iterator[Cost]:
+def measure_effect(before: Scores, after: Scores) -> Difference | None:
+    """How scores differ on the tasks that both versions did, from all measurements; None when there is none."""
+    return difference_interval([_mean(after[task]) - _mean(before[task]) for task in before if task in after])
+
+
+def _list_edits(versions: Versions, digest: str) -> tuple[str, ...]:
+    return tuple(map(summary, versions.all[digest].edits))
+
+
+def read_costs(run: Path) -> Iterator[Cost]:
     """The cost of attempts with a result. Attempts during which whet was killed are left out, so that the report does
     not depend on them."""
     for folder, name in PARTS.items():

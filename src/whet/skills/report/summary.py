@@ -12,7 +12,7 @@ from whet.skills.certificates.text import format_models, format_verdict
 from whet.skills.gate.exam import PAIR
 from whet.skills.gate.power import enough_pairs
 from whet.skills.measurement import Verdict
-from whet.skills.report.html import escape_cell
+from whet.skills.report.markdown import escape_cell
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Variable of GitHub Actions: the file whose Markdown the page of a job shows."""

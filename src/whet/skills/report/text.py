@@ -1,11 +1,10 @@
-"""The report of a sharpen run: one paragraph in plain words, and a page with tables and plots."""
+"""The report of a sharpen run in words: one paragraph, and a document in Markdown with tables and plots."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
-from pathlib import Path
 
 from whet.runs.stats.paired import difference_interval
-from whet.skills.certificates.certificate import make_record
+from whet.skills.certificates.certificate import make_record, make_shortening
 from whet.skills.certificates.guard_text import format_both_scores, format_guard
 from whet.skills.certificates.text import (
     HEAD,
@@ -21,29 +20,20 @@ from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.guard import FEWEST_PAIRS
 from whet.skills.gate.heuristics import RULES, false_accepts
 from whet.skills.gate.kinds import GateKind
-from whet.skills.report import charts
-from whet.skills.report.charts import Plot
+from whet.skills.report import plots
 from whet.skills.report.criteria import CheckRate
-from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, read_report_data
-from whet.skills.report.html import escape_cell, render_page
-from whet.skills.report.verdict import GLOSSARY, count_changes, fence, list_changes, verdict_sentence
+from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData
+from whet.skills.report.evidence import by_task, trace_evidence
+from whet.skills.report.markdown import escape_cell, fence
+from whet.skills.report.plots import Plot
+from whet.skills.report.verdict import GLOSSARY, count_changes, list_changes, verdict_sentence
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.final_test import FinalTest
 from whet.skills.search.shorten import Removal
 
 NEEDS_MORE = "an exam needs more to certify anything"
-REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
-
-
-def write_report(outcome: SharpenResult) -> None:
-    """Write the report as Markdown with its plots, and as one HTML page."""
-    folder = outcome.folder
-    text, shown = report(outcome, read_report_data(folder, outcome.done))
-    (folder / PLOTS).mkdir(exist_ok=True)
-    for plot in shown:
-        (folder / _address(plot)).write_text(plot.svg, encoding="utf-8")
-    (folder / REPORT).write_text(text, encoding="utf-8")
-    (folder / PAGE).write_text(render_page(text, {_address(plot): plot.svg for plot in shown}), encoding="utf-8")
+PLOTS = "plots"
+"""Folder of the plots that the report in Markdown shows."""
 
 
 def in_plain_words(outcome: SharpenResult) -> str:
@@ -76,16 +66,16 @@ def _describe_accepted(outcome: SharpenResult) -> str:
     taken = sum(one.accepted for one in compared)
     return (
         f"The rule '{rule}', which certifies nothing, accepted {taken} of {len(compared)} skills."
-        f"{_describe_test(outcome)} {_describe_classic_rules(outcome)}"
+        f"{_describe_test(outcome)} {describe_classic_rules(outcome)}"
     )
 
 
 def _describe_test(outcome: SharpenResult) -> str:
     test = outcome.certificate.test
-    return f" Held-out test, against the start: {test}.{_explain_interval(test)}" if test else ""
+    return f" Held-out test, against the start: {test}.{explain_interval(test)}" if test else ""
 
 
-def _explain_interval(test: FinalTest) -> str:
+def explain_interval(test: FinalTest) -> str:
     """Why an interval can include a loss although no task got worse, where that is so; else empty."""
     found, differences = difference_interval(test.differences), test.differences
     if found is None or found.low >= 0 or min(differences) < 0 or max(differences) <= 0:
@@ -96,7 +86,7 @@ def _explain_interval(test: FinalTest) -> str:
     )
 
 
-def _describe_classic_rules(outcome: SharpenResult) -> str:
+def describe_classic_rules(outcome: SharpenResult) -> str:
     """How often a rule that looks once at the validation tasks would be wrong."""
     tasks, twice = len(outcome.certificate.tasks), outcome.audit.twice
     shares = {rule: false_accepts(rule, twice, tasks) for rule in RULES if rule is not GateKind.SOFT}
@@ -194,7 +184,7 @@ def _search(figures: ReportData) -> Iterator[str | Plot]:
     if not figures.proposals:
         yield from ("No proposal could be measured.", "")
         return
-    yield charts.draw_search(figures)
+    yield plots.draw_search(figures)
     yield from ("| | candidate | mean score [95 %] | to beat | |", "|---|---|---|---|---|")
     if figures.start is not None:
         yield f"| 0 | start | {figures.start} | | |"
@@ -218,7 +208,7 @@ def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
     if not effects:
         return
     yield from ("## What each accepted edit did", "")
-    yield charts.draw_effects(effects)
+    yield plots.draw_effects(effects)
     yield from ("| version | edits | change on training tasks, points [95 %] |", "|---|---|---|")
     for effect in effects:
         found = effect.difference
@@ -233,18 +223,18 @@ def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
     )
 
 
-def _describe_reads(last: ExamResult, reads: Mapping[str, str]) -> Iterator[str]:
-    """How often agents read both skills of the last exam. One that is not read does nothing."""
+def describe_reads(last: ExamResult, reads: Mapping[str, str]) -> str:
+    """How often agents read both skills of the last exam; empty when it is not known. One that is not read does
+    nothing."""
     sides = (("old", last.exam.incumbent), ("new", last.candidate))
     told = [f"with the {name} skill the agent {said}" for name, skill in sides if (said := reads.get(skill))]
-    if told:
-        sentence = "; ".join(told)
-        yield from (f"{sentence[0].upper()}{sentence[1:]}.", "")
+    sentence = "; ".join(told)
+    return f"{sentence[0].upper()}{sentence[1:]}." if told else ""
 
 
 def _exams(outcome: SharpenResult, reads: Mapping[str, str]) -> Iterator[str | Plot]:
     held = outcome.done.exam_results
-    yield from ("## The exams on validation tasks", "", _describe_classic_rules(outcome), "")
+    yield from ("## The exams on validation tasks", "", describe_classic_rules(outcome), "")
     if not held:
         yield from ("There was no exam.", "")
         return
@@ -252,21 +242,33 @@ def _exams(outcome: SharpenResult, reads: Mapping[str, str]) -> Iterator[str | P
     for record in outcome.certificate.records:
         if record.terms.guard is not None:
             yield from (f"Guard of exam {record.number}: {format_guard(record)}; {format_both_scores(record)}.", "")
-    yield from _describe_reads(held[-1], reads)
-    yield from (charts.evidence_curve(number, one) for number, one in enumerate(held, 1))
+    if told := describe_reads(held[-1], reads):
+        yield from (told, "")
+    tasks = len(outcome.certificate.tasks)
+    yield from (_draw_exam(number, one, tasks) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")
-    yield charts.draw_tasks(held[-1])
+    last = make_record(held[-1])
+    yield plots.draw_tasks(last)
     yield from ("| task | pairs | mean difference, points |", "|---|---|---|")
-    for task, found in by_task(held[-1]).items():
+    for task, found in by_task(last).items():
         yield f"| {escape_cell(task)} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |"
     yield ""
 
 
+def _draw_exam(number: int, held: ExamResult, tasks: int) -> Plot:
+    record, evidence = make_record(held), trace_evidence(held.test.terms, held.test.pairs)
+    new, old = record.candidate[:8], record.incumbent[:8]
+    title = f"Exam {record.number}: {new} against {old}: {record.findings.verdict}"
+    words = f"evidence of the exam of {new}, pair by pair, and the thresholds of both verdicts"
+    return Plot(f"exam-{number}", words, plots.draw_exam(record, evidence, title, tasks).wide)
+
+
 def _removal(removal: Removal | None) -> Iterator[str | Plot]:
-    if removal is None:
+    shortening = make_shortening(removal)
+    if removal is None or shortening is None:
         return
     yield from ("## Rules that can be removed", "")
-    yield charts.draw_removal(removal)
+    yield plots.draw_removal(shortening)
     test, level = removal.exam_result.test, removal.exam_result.level
     between = f"{test.at_least() * 100:+.1f} to {test.at_most() * 100:+.1f} points, at level {level:g}"
     outcome = "removed" if removal.accepted else "kept"
@@ -283,7 +285,7 @@ def _test(outcome: SharpenResult, rates: Sequence[CheckRate]) -> Iterator[str]:
         why = untested if outcome.certified else "there is nothing new to test"
         yield from (f"There was no held-out test: {why}.", "")
         return
-    yield from (*tested.table(), "", f"Difference: {tested}.{_explain_interval(tested)}", "")
+    yield from (*tested.table(), "", f"Difference: {tested}.{explain_interval(tested)}", "")
     if rates:
         yield from ("| check | before | after |", "|---|---|---|")
         yield from (f"| {escape_cell(one.words)} | {one.before} | {one.after} |" for one in rates)
@@ -292,7 +294,7 @@ def _test(outcome: SharpenResult, rates: Sequence[CheckRate]) -> Iterator[str]:
 
 def _costs(outcome: SharpenResult, costs: Sequence[Cost]) -> Iterator[str | Plot]:
     yield from ("## What was spent", "")
-    yield charts.draw_costs(costs)
+    yield plots.draw_costs(costs)
     yield from ("| | rollouts | tokens | dollars |", "|---|---|---|---|")
     for cost in costs:
         tokens = "unknown" if cost.tokens is None else f"{cost.tokens:,}"
@@ -306,4 +308,4 @@ def _costs(outcome: SharpenResult, costs: Sequence[Cost]) -> Iterator[str | Plot
 
 
 def _address(plot: Plot) -> str:
-    return str(Path(PLOTS, f"{plot.name}.svg"))
+    return f"{PLOTS}/{plot.name}.svg"

@@ -1,7 +1,5 @@
 """The result of a sharpen run for whoever reads one sentence: adopt it or not, and what it changes."""
 
-import re
-
 from whet.skill import Skill
 from whet.skills.certificates.guard_text import format_margin
 from whet.skills.documents.store import differences
@@ -77,10 +75,3 @@ def count_changes(lines: list[str]) -> str:
     """
     added, removed = (sum(line.startswith(sign) and line[:3] != sign * 3 for line in lines) for sign in "+-")
     return f"{added} {'line' if added == 1 else 'lines'} added, {removed} removed"
-
-
-def fence(lines: list[str]) -> list[str]:
-    """The lines as a block of Markdown, whatever they contain."""
-    ticks = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
-    edge = "`" * max(3, ticks + 1)
-    return [f"{edge}diff", *lines, edge]

@@ -25,6 +25,7 @@ from whet.skills.gate.power import chance_to_certify, enough_pairs
 from whet.skills.gate.seed import Seed, fix_seed
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
+from whet.skills.report.files import write_certify_report
 from whet.skills.report.summary import write_summary
 from whet.skills.rollouts.audit import TYPICAL
 from whet.skills.rollouts.budget import Budget
@@ -117,6 +118,7 @@ class CertifyRun:
             result = await self.run_exam(runner)
             certificate = self._certificate(result, made_with, used)
         write_certificate(certificate, self.folder)
+        await asyncio.to_thread(write_certify_report, certificate, self.folder)
         write_summary(certificate, self.folder, self.request.summary, self.env)
         return certificate
 

@@ -33,7 +33,7 @@ from whet.skills.measurement import OutOfBudget, RolloutKey, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposerDriver
 from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
-from whet.skills.report.text import write_report
+from whet.skills.report.files import write_report
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.audit import audit, detectable_lift
 from whet.skills.rollouts.budget import Budget

@@ -11,7 +11,7 @@ from whet.runs.options import RunOptions
 from whet.runs.run import Watch, run
 from whet.runs.stats.compare import Comparison, Verdict, compare_skills
 from whet.skill import Skill, read_skill
-from whet.skills.report.html import escape_cell
+from whet.skills.report.markdown import escape_cell
 
 MATRIX, READABLE = "transfer.json", "transfer.md"
 VERDICT_WORDS = {
@@ -81,8 +81,8 @@ def _lines(found: Lifts) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|---|"
     yield from (_row(agent, model, one) for (agent, model), one in found.lifts.items())
-    yield from ("", *map(escape_cell, describe_error_rates(found)), "")
-    if unsure := list_doubts(found):
+    yield from ("", *map(escape_cell, describe_error_rates(len(found.lifts))), "")
+    if unsure := list_doubts(found.lifts):
         yield from (*(f"- {escape_cell(line)}" for line in unsure), "")
 
 
@@ -102,9 +102,8 @@ def _row(agent: str, model: str, one: Comparison) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def describe_error_rates(found: Lifts) -> list[str]:
-    """What the verdicts and intervals are about, and how often they are wrong."""
-    number = len(found.lifts)
+def describe_error_rates(number: int) -> list[str]:
+    """What the verdicts and intervals of this many lifts are about, and how often they are wrong."""
     of_all = f"any of the {number} verdicts" if number > 1 else "the verdict"
     together = f"All {number} intervals hold together" if number > 1 else "The interval holds"
     wrong = f"{of_all} is wrong in at most 5 % of cases (sign-flip test, p corrected by Holm)"
@@ -114,9 +113,9 @@ def describe_error_rates(found: Lifts) -> list[str]:
     ]
 
 
-def list_doubts(found: Lifts) -> list[str]:
+def list_doubts(lifts: Mapping[tuple[str, str], Comparison]) -> list[str]:
     """Which verdicts are undecided or withheld, why, and how many tasks would decide them."""
-    return [f"{agent}, {model}: {why}" for (agent, model), one in found.lifts.items() for why in _reasons(one)]
+    return [f"{agent}, {model}: {why}" for (agent, model), one in lifts.items() for why in _reasons(one)]
 
 
 def _reasons(one: Comparison) -> Iterator[str]:

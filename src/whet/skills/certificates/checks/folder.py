@@ -86,8 +86,7 @@ class RunFolder:
     @cached_property
     def journal(self) -> list[dict[str, Any]] | None:
         """One line for each exam that was started; None without a journal."""
-        file = self.folder / RunPart.EXAM / ATTEMPTS
-        return _read_journal(file) if file.is_file() else None
+        return read_journal(self.folder)
 
 
 def _read_part(folder: Path, part: RunPart, guard: str | None = None) -> StoredPart | str:
@@ -117,8 +116,11 @@ def read_json(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _read_journal(file: Path) -> list[dict[str, Any]]:
-    found = []
+def read_journal(folder: Path) -> list[dict[str, Any]] | None:
+    """One line for each exam that was started in a run folder; None without a journal."""
+    file, found = folder / RunPart.EXAM / ATTEMPTS, []
+    if not file.is_file():
+        return None
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             data = json.loads(line)

@@ -9,7 +9,17 @@ from typing import Any
 
 from whet.skills.certificates.certificate import ExamRecord
 from whet.skills.certificates.checks.arithmetic import exam_of
-from whet.skills.certificates.checks.check import CheckResult, CheckState, count_of, differences, judge, not_checked
+from whet.skills.certificates.checks.check import (
+    CheckLine,
+    CheckResult,
+    CheckState,
+    count_of,
+    differences,
+    judge,
+    judge_lines,
+    make_line,
+    not_checked,
+)
 from whet.skills.certificates.checks.folder import RunFolder, StoredPart, StoredRollout, read_json
 from whet.skills.gate.exam import PAIR, ExamSequence
 from whet.skills.gate.journal import ATTEMPTS
@@ -60,9 +70,17 @@ def check_scores(run: RunFolder) -> CheckResult:
         return not_checked(name, run.exam)
     part = run.exam
     records = run.certificate.all_records
-    wrong = [problem for record in records for problem in _wrong_scores(run, part, record)]
+    lines = [one for record in records for one in _compare_scores(run, part, record)]
     rollouts = PAIR * sum(len(record.positions) for record in records)
-    return judge(name, wrong, f"{rollouts} rollouts match the store: scores, tries and re-sent calls")
+    return judge_lines(name, lines, f"{rollouts} rollouts match the store: scores, tries and re-sent calls")
+
+
+def _compare_scores(run: RunFolder, part: StoredPart, record: ExamRecord) -> Iterator[CheckLine]:
+    """A line for every rollout that differs from the store, and one for the exam."""
+    wrong = list(_wrong_scores(run, part, record))
+    yield from (CheckLine(problem, "", "", CheckState.FAILED, problem) for problem in wrong)
+    rollouts, what = PAIR * len(record.positions), f"exam {record.number}: scores, tries and re-sent calls in the store"
+    yield make_line(what, f"{rollouts} rollouts", f"{len(wrong)} differ" if wrong else "the same", wrong=bool(wrong))
 
 
 def _wrong_scores(run: RunFolder, part: StoredPart, record: ExamRecord) -> Iterator[str]:

@@ -11,7 +11,17 @@ from whet.errors import UserError
 from whet.runs.store.store import Store
 from whet.skill import read_skill
 from whet.skills.certificates.certificate import CERTIFICATE
-from whet.skills.certificates.checks.check import CheckResult, CheckState, differences, judge, not_checked
+from whet.skills.certificates.checks.check import (
+    CheckLine,
+    CheckResult,
+    CheckState,
+    compare,
+    count_of,
+    judge,
+    judge_lines,
+    make_line,
+    not_checked,
+)
 from whet.skills.certificates.checks.folder import RunFolder, read_json
 from whet.skills.certificates.earlier_words import is_text_of
 from whet.skills.certificates.text import READABLE
@@ -55,11 +65,12 @@ def check_terms(run: RunFolder) -> CheckResult:
         "model": run.begun.get("model"),
         "single": run.is_certify or plan.get("one_exam", False),
     }
-    wrong = [*differences("certificate:", claimed, found), *_wrong_terms(run, plan), *_wrong_margin(run)]
+    wrong = [*_wrong_terms(run, plan), *_wrong_margin(run)]
     if "new" in run.begun and any(record.candidate != run.begun["new"] for record in certificate.records):
         wrong.append(f"certificate: the new skill is not {run.begun['new'][:8]}")
     assert run.terms_file is not None
-    return judge(name, wrong, f"as in {run.terms_file.name}: alpha {certificate.alpha:g}, whet {certificate.whet}")
+    right = f"as in {run.terms_file.name}: alpha {certificate.alpha:g}, whet {certificate.whet}"
+    return judge_lines(name, compare("certificate:", claimed, found), right, wrong)
 
 
 def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
@@ -92,8 +103,7 @@ def check_settings(run: RunFolder) -> CheckResult:
     made = read_json(file) if file.is_file() else None
     if made is None or isinstance(run.exam, str):
         return not_checked(name, f"{MADE_WITH} is missing" if made is None else str(run.exam))
-    claimed = run.certificate.made_with
-    wrong = list(differences("made_with:", claimed, made))
+    claimed, wrong = run.certificate.made_with, list[str]()
     agent, model = _name(claimed.get("agent")), _name(claimed.get("model"))
     programs = run.exam.about.get("agents") or {}
     if programs.get(agent) != (claimed.get("agent") or {}).get("program"):
@@ -103,7 +113,8 @@ def check_settings(run: RunFolder) -> CheckResult:
     others = {(kept.row.agent, kept.row.model) for kept in run.exam.rollouts.values()} - {(agent, model)}
     wrong += [f"the store has rollouts of {' on '.join(other)}" for other in sorted(others)]
     wrong += _other_models(run, str((claimed.get("model") or {}).get("upstream")))
-    return judge(name, wrong, f"{agent} on {model}, in sandbox {claimed.get('sandbox')}")
+    right = f"{agent} on {model}, in sandbox {claimed.get('sandbox')}"
+    return judge_lines(name, compare("made_with:", claimed, made), right, wrong)
 
 
 def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
@@ -117,19 +128,28 @@ def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
 def check_tasks(run: RunFolder) -> CheckResult:
     """Compare the digests of the validation tasks."""
     name, claimed = "tasks", run.certificate.tasks
-    wrong, looked = list[str](), list[str]()
+    lines, unordered, looked = list[CheckLine](), list[str](), list[str]()
     if run.begun is not None:
         tasks = run.begun.get("tasks", {})
         tasks = tasks if run.is_certify else tasks.get("validation", {})
-        wrong += differences("task", claimed, tasks)
-        wrong += ["the tasks are not in the order of the terms"] if list(tasks) != list(claimed) else []
+        lines += _compare_digests("the terms", claimed, tasks)
+        unordered += ["the tasks are not in the order of the terms"] if list(tasks) != list(claimed) else []
         looked.append("the terms")
     if not isinstance(run.exam, str):
-        wrong += differences("task", claimed, run.exam.tasks)
+        lines += _compare_digests("the store of the exams", claimed, run.exam.tasks)
         looked.append("the store of the exams")
-    if len(looked) < 2 and not wrong:
+    found = judge_lines(name, lines, f"{len(claimed)} digests match {' and '.join(looked)}", unordered)
+    if len(looked) < 2 and found.state is CheckState.OK:
         return not_checked(name, "the terms or the store of the exams are missing")
-    return judge(name, wrong, f"{len(claimed)} digests match {' and '.join(looked)}")
+    return found
+
+
+def _compare_digests(where: str, claimed: Mapping[str, str], found: Mapping[str, str]) -> Iterator[CheckLine]:
+    """A line for every digest that differs, and one for all the others."""
+    each = list(compare("task", claimed, found))
+    same = [one for one in each if not one.problem]
+    yield from (one for one in each if one.problem)
+    yield make_line(f"digests of the tasks in {where}", count_of(len(claimed), "digest"), f"{len(same)} the same")
 
 
 def check_seed(run: RunFolder) -> CheckResult:
@@ -155,8 +175,14 @@ def check_skills(run: RunFolder) -> CheckResult:
     named = {run.certificate.start, run.certificate.certified}
     for record in run.certificate.all_records:
         named |= {record.incumbent, record.candidate}
-    wrong = [f"{SKILLS}/{one[:8]}: {why}" for one in sorted(named) if (why := _wrong_skill(skills / one, one))]
-    return judge(name, wrong, f"{len(named)} skills have the digests in the certificate")
+    lines = [_check_skill(skills / one, one) for one in sorted(named)]
+    return judge_lines(name, lines, f"{len(named)} skills have the digests in the certificate")
+
+
+def _check_skill(place: Path, digest: str) -> CheckLine:
+    why = _wrong_skill(place, digest) or ""
+    what = f"skill {digest[:8]}, read from its folder"
+    return make_line(what, digest, why or digest, wrong=bool(why), problem=f"{SKILLS}/{digest[:8]}: {why}")
 
 
 def check_handed_out(run: RunFolder) -> CheckResult:
