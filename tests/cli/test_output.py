@@ -15,8 +15,8 @@ import pytest
 
 from support.whet_program import Project, events, said_to_user
 from whet.cli import VERBS
-from whet.cli.summary import _pass_notes
 from whet.runs.stats.summary import Tally
+from whet.runs.stats.words import pass_notes
 
 ANSWERS = """
 [[scene]]
@@ -84,7 +84,7 @@ def test_several_samples_give_pass_at_k_and_pass_hat_k(project: Project) -> None
 
 def test_pass_rates_stop_where_a_task_has_fewer_scores_and_the_summary_says_so() -> None:
     arm = Tally(planned=8, values={"a": [1.0] * 4, "b": [0.0] * 2})
-    lines = [str(line) for line in _pass_notes("chat / m", arm)]
+    lines = [str(line) for line in pass_notes("chat / m", arm)]
     assert lines == [
         "chat / m: pass@1 50.0%  pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)",
         "chat / m: pass@k and pass^k beyond k = 2 are not estimated: 1 of 2 tasks have only 2 scores",

@@ -124,11 +124,12 @@ def test_from_python(project: Project) -> None:
     found = whet.transfer(skill, tasks, agent="chat", model="m", options=options, config=config)
     (one,) = found.lifts.values()
     assert one.verdict == "better"
-    assert list_doubts(found) == []
+    assert list_doubts(found.lifts) == []
     assert one.difference is not None
     wide = replace(found, lifts={("chat", "m"): replace(one, difference=replace(one.difference, low=-0.1))})
     assert "| helps |" in wide.markdown(), "the test decides"
-    assert list_doubts(wide) == ["chat, m: test and interval disagree: on all tasks of this kind the lift may be 0"]
+    doubt = "test and interval disagree: on all tasks of this kind the lift may be 0"
+    assert list_doubts(wide.lifts) == [f"chat, m: {doubt}"]
     lost = replace(found, lifts={("chat", "m"): replace(one, difference=None)})
     assert "| chat | - |" in lost.markdown()
-    assert list_doubts(lost) == ["chat, m: no task was measured on both sides"]
+    assert list_doubts(lost.lifts) == ["chat, m: no task was measured on both sides"]

@@ -30,6 +30,7 @@ from whet.api.sleep import (
     run_night,
     schedule,
 )
+from whet.api.view import export_pages, run_view
 
 __all__ = [
     "AgentLike",
@@ -44,6 +45,7 @@ __all__ = [
     "certify",
     "check_schedule",
     "compare",
+    "export_pages",
     "forget",
     "fork",
     "groups",
@@ -60,6 +62,7 @@ __all__ = [
     "run_night",
     "run_server",
     "run_task",
+    "run_view",
     "schedule",
     "sharpen",
     "sharpen_async",

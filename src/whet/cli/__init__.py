@@ -34,7 +34,7 @@ VERBS = (
         "skill",
         "sleep",
     ),
-    *("serve", "export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
+    *("serve", "view", "export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
 )
 """Each is a module of this package, with a function of its name, or an `app` of several commands."""
 

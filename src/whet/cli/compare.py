@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from whet.cli.tables import FirstFit, TextTable
-    from whet.runs.stats.compare import Comparison, Effort, Missing
-    from whet.runs.stats.paired import Difference
+    from whet.runs.stats.compare import Comparison
     from whet.runs.stats.ranking import Ranked
     from whet.runs.stats.summary import Tally
 
@@ -64,6 +63,7 @@ def _print(
 ) -> None:
     from whet.cli.tables import FirstFit, terminal
     from whet.runs.stats.compared import in_words
+    from whet.runs.stats.words import error_rate
 
     console = terminal()
     if len(found) == 1:
@@ -83,7 +83,8 @@ def _differing_tasks(arms: "Mapping[str, Mapping[str, Tally]]", *, numbered: boo
     """Task by arm, without the tasks on which all arms did alike: those do not tell which is better. `numbered`: the
     reader knows the numbers of the arms."""
     from whet.cli.summary import task_matrix
-    from whet.cli.tables import FirstFit, TextTable, plural
+    from whet.cli.tables import FirstFit, TextTable
+    from whet.look.numbers import plural
 
     matrix = task_matrix(arms)
     differing = [row for row in matrix.full.rows if len({cell.plain for cell in row[1:]}) > 1]
@@ -129,113 +130,15 @@ def _ranking_table(ranking: "Sequence[Ranked]") -> "TextTable":
 
 
 def _details(found: "Comparison") -> "Iterator[str]":
-    from whet.cli.tables import plural
-    from whet.runs.stats.compared import format_p, format_points
-    from whet.runs.stats.losses import UNEVEN
+    from whet.runs.stats.words import comparison_details
 
-    for one in found.uneven:
-        sides = zip((found.first, found.second), (one.first, one.second), strict=True)
-        counts = ", ".join(f"{count} of {whole} in {name}" for name, (count, whole) in sides)
-        yield f"  withheld: {one.what}: {counts} (Fisher's exact test {format_p(one.p)}, level {UNEVEN:.2f})"
-    if found.difference is not None:
-        yield f"  difference {_interval(found.difference)} points: {interval_level(found)} for all tasks of this kind"
-        if found.disagrees:
-            yield f"  test and interval disagree: {_disagreement(found.difference)}"
-        yield f"  {error_rate(found)}"
-        yield f"  {found.second} wins {found.wins}, ties {found.ties}, loses {found.losses} tasks"
-    yield from _pass_rates(found)
-    if found.detectable is not None and found.difference is not None:
-        plan = f"{plural(found.difference.tasks, 'task', 'tasks')} × {plural(found.samples, 'sample', 'samples')}"
-        yield f"  {plan} show a true difference of {format_points(found.detectable)} points in 80 % of cases"
-    if any(effort.solved for effort in found.effort):
-        yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
-    for name, reads in zip((found.first, found.second), found.skill_reads, strict=True):
-        if reads:
-            yield f"  {name} {reads}"
-    for reason, count in found.unpaired.items():
-        yield f"  not compared: {plural(count, 'task', 'tasks')}, {reason}"
-    if found.judged_otherwise:
-        tasks = plural(found.judged_otherwise, "task was", "tasks were")
-        yield f"  warning: {tasks} scored by other judges on one side than on the other"
-    yield from _losses(found)
-
-
-def interval_level(found: "Comparison") -> str:
-    """How sure the interval of a comparison is."""
-    if found.comparisons == 1:
-        return "95 % interval"
-    return f"interval that holds together with those of all {found.comparisons} comparisons in 95 % of cases"
-
-
-def error_rate(found: "Comparison") -> str:
-    """How often a verdict is wrong."""
-    if found.comparisons == 1:
-        return "error rate: of two equal arms one is called better in at most 5 % of cases"
-    return f"error rate: if all are equal, any of the {found.comparisons} verdicts is wrong in at most 5 % of cases"
-
-
-def _disagreement(difference: "Difference") -> str:
-    if difference.excludes_zero:
-        return "the interval leaves out 0, but the test decides"
-    return "the arms differ on these tasks, but on all tasks of this kind the difference may be 0"
-
-
-def _pass_rates(found: "Comparison") -> "Iterator[str]":
-    # With one sample, and scores that are 0 or 1, pass@1 is the score.
-    means = found.difference.mean if found.difference else 0.0
-    for point in found.passes:
-        if point.k > 1:
-            yield f"  pass@{point.k} {_interval(point.any_of_k)}  pass^{point.k} {_interval(point.all_of_k)}"
-        elif abs(point.any_of_k.mean - means) > 1e-9:
-            yield f"  passed {_interval(point.any_of_k)}"
-
-
-def _losses(found: "Comparison") -> "Iterator[str]":
-    from whet.cli.tables import plural
-    from whet.runs.stats.compare import NOT_RUN, Verdict
-
-    if any(NOT_RUN in side.causes for side in found.missing):
-        yield "  warning: the run is incomplete; stopping at a good verdict makes errors more frequent than stated"
-    for name, side in zip((found.first, found.second), found.missing, strict=True):
-        if side.retried:
-            again = plural(side.retried, "rollout", "rollouts")
-            yield f"  run again with --retry in {name}: {again} of {side.planned}; only the last scores count"
-        if side.rescued:
-            yield f"  tried again in {name}: {plural(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
-        if side.resent:
-            yield f"  sent again in {name}: {plural(side.resent, 'call', 'calls')} of {side.sent}"
-    if not any(side.lost for side in found.missing):
-        return
-    for name, side in zip((found.first, found.second), found.missing, strict=True):
-        yield f"  missing in {name}: {_format_missing(side)}"
-    low, high = (f"{bound * 100:+.1f}" for bound in found.extremes)
-    yield f"  whatever the missing scores were, the difference over all of them lies between {low} and {high} points"
-    if found.verdict in (Verdict.BETTER, Verdict.WORSE) and found.extremes[0] <= 0 <= found.extremes[1]:
-        ahead = found.second if found.verdict is Verdict.BETTER else found.first
-        yield f"  warning: if all missing scores were the worst for {ahead}, it would not be ahead"
-
-
-def _format_missing(side: "Missing") -> str:
-    causes = ", ".join(f"{cause} {count}" for cause, count in side.causes.items())
-    return f"{side.lost} of {side.planned} scores" + (f" ({causes})" if causes else "")
-
-
-def _effort(effort: "Effort") -> str:
-    from whet.cli.tables import duration, money
-
-    if effort.seconds is None:
-        return "none solved"
-    return f"{money(effort.cost)}, {duration(effort.seconds)}"
-
-
-def _interval(difference: "Difference") -> str:
-    mean, low, high = (f"{share * 100:+.1f}" for share in (difference.mean, difference.low, difference.high))
-    return f"{mean} [{low}, {high}]"
+    return (f"  {line}" for line in comparison_details(found))
 
 
 def _pairs_table(found: "Sequence[Comparison]", names: "Mapping[str, str] | None" = None) -> "TextTable":
     """A line per comparison, with other names of the arms if there are any."""
     from whet.cli.tables import Column, TextTable
+    from whet.runs.stats.words import format_difference
 
     table = TextTable(
         [
@@ -248,7 +151,7 @@ def _pairs_table(found: "Sequence[Comparison]", names: "Mapping[str, str] | None
         difference = one.difference
         table.add(
             *(names[one.first], names[one.second]) if names else (one.first, one.second),
-            _interval(difference) if difference else "-",
+            format_difference(difference) if difference else "-",
             f"{one.wins}/{one.ties}/{one.losses}",
             str(difference.tasks if difference else 0),
             f"{one.corrected_p:.3f}",

@@ -23,4 +23,5 @@ def export(options: ExportOptions) -> None:
 
     manifest = export_run(options, show)
     lines = manifest.lines(FORMATS[options.format].needs_ids)
-    console.say("\n".join([str(options.out), *lines]))
+    title = "nothing is written; it would hold:" if options.dry_run else str(options.out)
+    console.say("\n".join([title, *lines]))

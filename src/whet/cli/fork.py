@@ -65,8 +65,8 @@ def _as_json(forked: "Forked") -> str:
 
 
 def _print_outcome(forked: "Forked") -> None:
-    from whet.cli.tables import format_replay
     from whet.runs.results import ResultReader
+    from whet.runs.rollout_words import describe_replay
     from whet.runs.store.store import Store
 
     with Store.open_read(forked.request.out) as store:
@@ -76,7 +76,7 @@ def _print_outcome(forked: "Forked") -> None:
         if result is None:
             continue
         scores = f"{_format_score(forked.score)} -> {_format_score(result.score.value)}"
-        line = format_replay(result) if result.replay else result.score.reason
+        line = describe_replay(result) if result.replay else result.score.reason
         say(f"{row.id}  score {scores}  {line}", hang=4)
 
 

@@ -84,8 +84,8 @@ class LiveView:
     def on(self, exchange: "Exchange", cost: float | None) -> None:
         from rich.text import Text
 
-        from whet.cli.tables import money, thousands
         from whet.exchange import CallError
+        from whet.look.numbers import money, thousands
 
         usage, error = exchange.usage, exchange.error
         tokens = f"{thousands(usage.input)}+{thousands(usage.output)}" if usage else "-"
@@ -108,7 +108,7 @@ class LiveView:
 
     def ended(self, spending: "Spending") -> None:
         from whet.cli.output import command
-        from whet.cli.tables import money, plural, thousands
+        from whet.look.numbers import money, plural, thousands
 
         tokens = f"{thousands(spending.input_tokens)}+{thousands(spending.output_tokens)} tokens"
         calls = plural(spending.calls, "call", "calls")

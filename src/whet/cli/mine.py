@@ -1,7 +1,8 @@
 """What `whet tasks mine` prints: a line for each candidate, then the counts by kind and by cause."""
 
 from whet.cli.output import command, say
-from whet.cli.tables import Column, TextTable, duration, plural, terminal
+from whet.cli.tables import Column, TextTable, terminal
+from whet.look.numbers import duration, plural
 from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.options import MineKind
 

@@ -34,8 +34,9 @@ def show_list() -> None:
     """List providers and their keys, the models of whet.toml with their prices, and local models."""
     from datetime import UTC, datetime
 
-    from whet.cli.tables import plural, terminal
+    from whet.cli.tables import terminal
     from whet.gateway.prices import PRICE_LIST
+    from whet.look.numbers import plural
     from whet.runs.config import project_config
 
     out = terminal()
@@ -146,8 +147,9 @@ def check(name: Annotated[str, typer.Argument(help="PROVIDER/MODEL, a model of w
 
 
 def _check_endpoint(name: str, config: "Config") -> bool:
-    from whet.cli.tables import Column, TextTable, money, plural, terminal
+    from whet.cli.tables import Column, TextTable, terminal
     from whet.event_loop import run_coroutine
+    from whet.look.numbers import money, plural
     from whet.runs.checks.endpoints import check_endpoint
 
     done = run_coroutine(check_endpoint(name, config))

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from rich.text import Text
 
 from whet.agents import StopReason
 from whet.cli.output import command
-from whet.cli.summary import arm_fields, plain_arm, short_names, summary_table
-from whet.cli.tables import Terminal, duration, money, plural, terminal, thousands
+from whet.cli.summary import summary_table
+from whet.cli.tables import Terminal, terminal
+from whet.look.numbers import duration, money, plural, thousands
 from whet.rollout.result import Result
+from whet.runs.progress import Progress
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped
+from whet.runs.stats.arms import arm_fields, plain_arm, short_names
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
+from whet.runs.stats.words import describe_stop
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
@@ -33,12 +38,12 @@ SHOWN = 3
 
 
 @contextmanager
-def watcher(*, as_json: bool, resume: str) -> "Iterator[Progress | JsonLines]":
+def watcher(*, as_json: bool, resume: str) -> "Iterator[ProgressDisplay | JsonLines]":
     """The right way to watch, for as long as the run lasts; then the summary. `resume` is the command to continue."""
     console = terminal()
-    shown = JsonLines(console, resume) if as_json else Progress(console, resume)
+    shown = JsonLines(console, resume) if as_json else ProgressDisplay(console, resume)
     with ExitStack() as opened:
-        if isinstance(shown, Progress) and console.is_terminal:
+        if isinstance(shown, ProgressDisplay) and console.is_terminal:
             display = Live(shown, console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True)
             shown.live = opened.enter_context(display)
         try:
@@ -49,7 +54,7 @@ def watcher(*, as_json: bool, resume: str) -> "Iterator[Progress | JsonLines]":
     shown.summary()
 
 
-class Progress:
+class ProgressDisplay:
     """Keeps the tallies of a run and draws them."""
 
     def __init__(self, console: Terminal, resume: str) -> None:
@@ -135,10 +140,8 @@ class Progress:
             arms, names = tally(store), skill_names(store)
             worst = min(store.results(), key=lambda done: done.attempt.value or 0, default=None)
         self._console.say(summary_table(arms, names))
-        if self._limit is not None:
-            self._console.say(f"\nstopped by limit {self._limit}")
-        for arm in self._stopped_arms:
-            self._console.say(f"\nstopped: {arm.reason}; its other rollouts were not run")
+        for line in describe_stop(self._limit, [asdict(arm) for arm in self._stopped_arms]):
+            self._console.say("", line)
         lines = [command("show", str(folder))]
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
@@ -158,12 +161,12 @@ class Progress:
     def __rich__(self) -> Group:
         """The live display: how far it is, the scores so far, what takes longest, and the last failures."""
         whole = total(self._arms.values())
-        done = whole.planned - whole.not_run
+        progress = self._progress(whole)
         grid = Table.grid(padding=(0, 2))
         grid.add_row(
-            ProgressBar(total=max(1, whole.planned), completed=done, width=30),
-            f"{done}/{whole.planned}",
-            self._eta(whole),
+            ProgressBar(total=max(1, whole.planned), completed=progress.done, width=30),
+            f"{progress.done}/{progress.planned}",
+            str(progress),
         )
         rate = whole.pass_rate()
         facts = Text("  ".join([f"pass {rate}" if rate else "no score yet", ""]))
@@ -194,10 +197,9 @@ class Progress:
         why = f"{score.reason}{flags} ({_describe_work(result)})"
         return Text("  ".join([f"  {row.id}", f"{shown}{again}", row.task, row.agent, row.model, *skill, why]))
 
-    def _eta(self, whole: Tally) -> str:
-        if not self._ended or not whole.not_run:
-            return ""
-        return f"about {duration((time.monotonic() - self._since) / self._ended * whole.not_run)} left"
+    def _progress(self, whole: Tally) -> Progress:
+        done, seconds = whole.planned - whole.not_run, time.monotonic() - self._since
+        return Progress(whole.planned, done, len(self._under_way), self._ended, seconds)
 
 
 class JsonLines:

@@ -8,10 +8,11 @@ import typer
 
 from whet.cli.options import Json, Layout, Yes, takes
 from whet.cli.output import say
+from whet.cli.view import WatchInBrowser, view_beside
 from whet.runs.options import RolloutOptions, RunOptions
 
 if TYPE_CHECKING:
-    from whet.cli.progress import JsonLines, Progress
+    from whet.cli.progress import JsonLines, ProgressDisplay
     from whet.runs.config import Config
     from whet.runs.run import Event
     from whet.runs.stats.summary import Tally
@@ -34,7 +35,13 @@ FailUnder = Annotated[
 
 
 @takes(RunOptions, LAYOUT)
-def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None, yes: Yes = False) -> None:
+def run(
+    options: RunOptions,
+    as_json: Json = False,
+    fail_under: FailUnder = None,
+    yes: Yes = False,
+    in_browser: WatchInBrowser = False,
+) -> None:
     """Run agents on tasks, record every model call and score the work.
 
     \b
@@ -48,16 +55,17 @@ def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None
 
     options, config = complete_options(options)
     options = options if as_json else options.fill({"pilot": PILOT})
-    with watcher(as_json=as_json, resume=resume_command(sys.argv[1:], options.out)) as watch:
-        done = api.run(options=options, config=config, watch=lambda event: on_event(event, watch, options, yes=yes))
-    refuse_unscored(done.folder)
-    if fail_under is not None and (low := describe_low_arms(done.folder, fail_under)):
-        for line in low:
-            say(f"whet: {line}", err=True)
-        raise typer.Exit(BELOW)
+    with view_beside(options.out, wanted=in_browser):
+        with watcher(as_json=as_json, resume=resume_command(sys.argv[1:], options.out)) as watch:
+            done = api.run(options=options, config=config, watch=lambda event: on_event(event, watch, options, yes=yes))
+        refuse_unscored(done.folder)
+        if fail_under is not None and (low := describe_low_arms(done.folder, fail_under)):
+            for line in low:
+                say(f"whet: {line}", err=True)
+            raise typer.Exit(BELOW)
 
 
-def on_event(event: "Event", watch: "Progress | JsonLines", options: RunOptions, *, yes: bool) -> None:
+def on_event(event: "Event", watch: "ProgressDisplay | JsonLines", options: RunOptions, *, yes: bool) -> None:
     """Pass an event on to what shows the run. After the pilot, say what the run will cost, and ask."""
     from whet.cli.asking import report_pilot
     from whet.cli.progress import JsonLines

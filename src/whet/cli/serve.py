@@ -57,7 +57,7 @@ def _print(event: "ServeEvent") -> None:
 
 
 def _print_serving(serving: "Serving") -> None:
-    from whet.cli.tables import plural
+    from whet.look.numbers import plural
 
     tasks = f"serves {plural(serving.tasks, 'task', 'tasks')}" if serving.tasks else "serves tasks that clients bring"
     model = f" on {', '.join(serving.models)}" if serving.models else ""
@@ -77,7 +77,7 @@ def _print_serving(serving: "Serving") -> None:
 
 
 def _describe_rollout(view: "RolloutView") -> str:
-    from whet.cli.tables import duration, plural
+    from whet.look.numbers import duration, plural
 
     shown = f"{view.reward:.2f}" if view.reward is not None else str(view.outcome)
     took = [duration(sum(view.seconds.values())), plural(view.usage.calls, "call", "calls")]
@@ -87,7 +87,7 @@ def _describe_rollout(view: "RolloutView") -> str:
 
 
 def _print_draining(event: "Draining") -> None:
-    from whet.cli.tables import duration, plural
+    from whet.look.numbers import duration, plural
 
     running = plural(event.running, "rollout", "rollouts")
     say(f"stopping: {running} may run for {duration(event.seconds)} more; Ctrl-C ends them at once")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.options import Layout, Yes, takes
+from whet.cli.view import WatchInBrowser, view_beside
 from whet.skills.options import SharpenOptions
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def sharpen(
         bool, typer.Option("--dry-run", help="Print how the budget would be split and what it can show; run nothing.")
     ] = False,
     yes: Yes = False,
+    in_browser: WatchInBrowser = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 
@@ -56,16 +58,17 @@ def sharpen(
     if dry_run:
         print_estimate(console, api.sharpen_request(options, config), config)
         return
-    with resumable(options.out), count_rollouts(console, options.budget, options.out, yes=yes) as count:
+    with view_beside(options.out, wanted=in_browser):
+        with resumable(options.out), count_rollouts(console, options.budget, options.out, yes=yes) as count:
 
-        def watch(event: "SharpenEvent") -> None:
-            count(event)
-            _print_event(console, event)
+            def watch(event: "SharpenEvent") -> None:
+                count(event)
+                _print_event(console, event)
 
-        outcome = api.sharpen(options=options, config=config, watch=watch)
-    _print_result(console, outcome, options)
-    if outcome.solved_nothing:
-        raise typer.Exit(NOTHING_SOLVED)
+            outcome = api.sharpen(options=options, config=config, watch=watch)
+        _print_result(console, outcome, options)
+        if outcome.solved_nothing:
+            raise typer.Exit(NOTHING_SOLVED)
 
 
 def _print_event(console: "Terminal", event: "SharpenEvent") -> None:
@@ -100,7 +103,7 @@ def _print_event(console: "Terminal", event: "SharpenEvent") -> None:
 
 def _print_audit(console: "Terminal", audited: "AuditFinished") -> None:
     from whet.cli.estimate import format_lifts
-    from whet.cli.tables import money
+    from whet.look.numbers import money
     from whet.skills.rollouts.audit import WARNED
 
     audit = audited.audit
@@ -181,7 +184,8 @@ MOST_LINES = 30
 
 
 def _print_result(console: "Terminal", outcome: "SharpenResult", options: SharpenOptions) -> None:
-    from whet.skills.report.text import PAGE, in_plain_words
+    from whet.skills.report.files import PAGE
+    from whet.skills.report.text import in_plain_words
     from whet.skills.report.verdict import verdict_sentence
 
     folder = outcome.folder

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from whet.cli.tables import Terminal, TextTable
-    from whet.rollout.result import Result, Spending
+    from whet.rollout.result import Result
     from whet.runs.results import AttemptRecord, RolloutRecord
     from whet.runs.stats.summary import Tally
     from whet.runs.store.store import Store
@@ -53,7 +53,8 @@ def show(
     from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.runs.results import ResultReader
-    from whet.runs.store.store import Store, is_being_written
+    from whet.runs.store.lock import is_being_written
+    from whet.runs.store.store import Store
     from whet.skills.run_folders import RunKind, kind_of
 
     if rollout is None and (save is not None or to is not None):
@@ -83,10 +84,11 @@ def show(
 
 def _formatted(run: Path, rollout: str | None, output: Format) -> str:
     """A run or a rollout for programs and pages."""
-    from whet.cli.summary import arm_fields, arms_table, task_table
+    from whet.cli.summary import arms_table, task_table
     from whet.errors import UserError
     from whet.runs.results import ResultReader
-    from whet.runs.store.store import Store, is_being_written
+    from whet.runs.store.lock import is_being_written
+    from whet.runs.store.store import Store
     from whet.runs.stored_run import load, rollout_record
 
     loaded = load(run)
@@ -100,9 +102,7 @@ def _formatted(run: Path, rollout: str | None, output: Format) -> str:
     if output is Format.CSV:
         return to_csv(loaded.records())
     if output is Format.JSON:
-        state = "running" if is_being_written(run) else "ended"
-        arms = [arm_fields(key, arm) for key, arm in loaded.arms.items()]
-        return to_json({"run": run, "state": state, "arms": arms, "rollouts": loaded.records()}) + "\n"
+        return to_json(loaded.document(running=is_being_written(run))) + "\n"
     with Store.open_read(run) as store:
         tasks, rollouts = task_table(_named_arms(store)), _rollout_table(store)
     return to_markdown(arms_table(loaded.arms, loaded.skills), *([tasks] if len(loaded.arms) > 1 else []), rollouts)
@@ -112,22 +112,21 @@ def _show_run(console: "Terminal", store: "Store", *, running: bool) -> None:
     from whet.cli.summary import summary_table, task_matrix
     from whet.runs.scheduler import STOPPED, STOPPED_ARMS
     from whet.runs.stats.summary import skill_names, tally
+    from whet.runs.stats.words import STILL_RUNNING, describe_stop
 
     console.say(_rollout_table(store, running=running))
     if len(arms := _named_arms(store)) > 1:
         console.say("", task_matrix(arms))
     if running:
-        console.say("", "this run is still running")
+        console.say("", STILL_RUNNING)
     console.say(summary_table(tally(store), skill_names(store), running=running))
-    if (limit := store.get(STOPPED)) is not None:
-        console.say(f"\nstopped by limit {limit}")
-    for arm in store.get(STOPPED_ARMS) or ():
-        console.say(f"\nstopped: {arm['reason']}; its other rollouts were not run")
+    for line in describe_stop(store.get(STOPPED), store.get(STOPPED_ARMS)):
+        console.say("", line)
 
 
 def _named_arms(store: "Store") -> "dict[str, dict[str, Tally]]":
     """Every arm, task by task, by what tells it from the others."""
-    from whet.cli.summary import short_names
+    from whet.runs.stats.arms import short_names
     from whet.runs.stats.summary import cells, skill_names
 
     arms = cells(store)
@@ -136,8 +135,10 @@ def _named_arms(store: "Store") -> "dict[str, dict[str, Tally]]":
 
 
 def _rollout_table(store: "Store", *, running: bool = False) -> "TextTable":
-    from whet.cli.tables import Column, TextTable, duration, thousands
+    from whet.cli.tables import Column, TextTable
+    from whet.look.numbers import duration, thousands
     from whet.runs.results import ResultReader
+    from whet.runs.rollout_words import describe_speakers
     from whet.runs.stats.summary import skill_names
 
     names = skill_names(store)
@@ -145,7 +146,7 @@ def _rollout_table(store: "Store", *, running: bool = False) -> "TextTable":
     # What is the same in every line is said once, in the summary.
     varying = [key for key in ("agent", "model", "skill", "sample") if len({getattr(one.row, key) for one in plan}) > 1]
     results = {one.row.id: result for one in plan if one.last and (result := one.last.result) is not None}
-    speakers = any(_speakers(result.spending) for result in results.values())
+    speakers = any(describe_speakers(result.spending) for result in results.values())
     table = TextTable(
         [
             *(Column("rollout"), Column("task"), *map(Column, varying), Column("score", right=True)),
@@ -161,7 +162,7 @@ def _rollout_table(store: "Store", *, running: bool = False) -> "TextTable":
             *(row.id, row.task, *(shown[key] for key in varying)),
             _score(one.last, running=running),
             str(spent.calls) if spent else "",
-            *([_speakers(spent) if spent else ""] if speakers else []),
+            *([describe_speakers(spent) if spent else ""] if speakers else []),
             thousands(spent.input_tokens + spent.output_tokens) if spent and spent.captured else "",
             duration(sum(result.seconds.values())) if result else "",
             # A full score needs no reason.
@@ -207,12 +208,6 @@ def _why(result: "Result | None") -> str:
         return ""
     flags = " ".join(f"[{flag}]" for flag in result.flags)
     return f"{result.score.reason} {flags}".strip()
-
-
-def _speakers(spent: "Spending") -> str:
-    """Who spoke how often; the main thread alone is not worth a word."""
-    seen_as = spent.speakers if spent.speakers.keys() != {"main"} else {}
-    return ", ".join(f"{who} {times}" for who, times in seen_as.items())
 
 
 def _show_rollout(
@@ -263,38 +258,37 @@ def _show_rollout(
 
 
 def _show_facts(console: "Terminal", result: "Result") -> None:
-    from whet.cli.tables import format_replay, money, plural
+    from whet.look.numbers import money
+    from whet.runs.rollout_words import (
+        describe_calls,
+        describe_phases,
+        describe_replay,
+        describe_skill,
+        describe_stop,
+        describe_tokens,
+        explain_flag,
+    )
 
     spent, report = result.spending, result.report
-    who = f" ({_speakers(spent)})" if _speakers(spent) else ""
-    phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
-    tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
-    calls = plural(spent.calls, "call", "calls")
-    usage = f"{calls}{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
-    console.say(f"{usage}  {phases}")
+    usage = [describe_calls(spent)] + ([describe_tokens(spent), money(spent.cost)] if spent.captured else [])
+    console.say("  ".join([*usage, *describe_phases(result)]))
     if len(spent.tokens) > 1:
         shares = (f"{name} {given:,} + {made:,}" for name, (given, made) in spent.tokens.items())
         console.say(f"tokens by speaker: {', '.join(shares)}")
     if result.replay is not None:
-        console.say(format_replay(result))
+        console.say(describe_replay(result))
+    for flag in result.flags:
+        if meaning := explain_flag(flag):
+            console.say(f"{flag}: {meaning}")
     if report is not None:
-        limit = f", stopped by limit {result.limit}" if result.limit else ""
-        version = f" {report.version}" if report.version else ""
-        code = "" if report.exit_code is None else f", exit code {report.exit_code}"
-        console.say(f"agent{version} {report.stop}{code}{limit}")
-        if report.skill is not None:
-            seen = result.skill
-            seen_as = f", shown: {_yes_or_no(seen.shown)}, read: {_yes_or_no(seen.read)}" if seen else ""
-            console.say(f"skill delivered as {report.skill.way}{seen_as}")
+        console.say(describe_stop(report, result.limit))
+        if skill := describe_skill(result):
+            console.say(skill)
         _section(console, "answer", report.text, None)
         _section(console, "error", report.error or "", None)
     uses = [f"{use.name} {shlex.join(use.argv)}  (exit code {use.exit_code})" for use in result.tool_uses]
     _section(console, "calls of the task's tools", "\n".join(uses), None)
     _section(console, "changes", "\n".join(f"{change.kind} {change.path}" for change in result.changes), SECTION_LIMIT)
-
-
-def _yes_or_no(truth: bool | None) -> str:
-    return "unknown" if truth is None else "yes" if truth else "no"
 
 
 def _save_logs(rollout: "RolloutRecord", folder: Path) -> None:

@@ -14,7 +14,7 @@ def show_sharpen(console: "Terminal", run: Path) -> None:
     """Print the verdict first, then what was tried, then the commands that show more."""
     from whet.cli.output import command
     from whet.cli.skill import versions_table
-    from whet.runs.store.store import is_being_written
+    from whet.runs.store.lock import is_being_written
     from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
     from whet.skills.documents.history import Versions
     from whet.skills.run_folders import RunKind, kind_of, parts_of
@@ -39,7 +39,7 @@ def show_sharpen(console: "Terminal", run: Path) -> None:
 
 
 def _verdict(certificate: "Certificate") -> "Iterator[str]":
-    from whet.cli.tables import plural
+    from whet.look.numbers import plural
     from whet.skills.certificates.guard_text import format_both_scores, format_guard
     from whet.skills.certificates.text import format_verdict
     from whet.skills.run_folders import describe_verdict

@@ -50,7 +50,8 @@ def _announce(files: int, size: int) -> None:
 
 def format_harvest(report: "HarvestReport") -> "list[RenderableType]":
     """What was read, skipped and unknown, per agent and version; then what the user should know."""
-    from whet.cli.tables import Column, TextTable, plural
+    from whet.cli.tables import Column, TextTable
+    from whet.look.numbers import plural
 
     if not report.groups:
         return ["no transcripts found"]
@@ -65,7 +66,7 @@ def format_harvest(report: "HarvestReport") -> "list[RenderableType]":
 
 
 def _harvest_notes(report: "HarvestReport") -> "Iterator[str]":
-    from whet.cli.tables import plural
+    from whet.look.numbers import plural
 
     for group in report.groups:
         if group.unknown:
@@ -138,7 +139,7 @@ def forget(
 ) -> None:
     """Delete a session, or all sessions of a repository, and everything derived from them."""
     from whet import api
-    from whet.cli.tables import plural
+    from whet.look.numbers import plural
 
     forgotten = api.forget(what)
     kinds = (f"{kind}: {number}" for kind, number in forgotten.documents.items())

@@ -85,7 +85,7 @@ def _ask_for(endpoint: str) -> None:
 
 
 def _print_plan(plan: "NightPlan") -> None:
-    from whet.cli.tables import plural
+    from whet.look.numbers import plural
 
     rules = plural(len(plan.rules), "rule", "rules")
     say(f"{plural(plan.sessions, 'session', 'sessions')}; {rules} to try; nothing is run yet")

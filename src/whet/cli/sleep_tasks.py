@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.output import command, say
-from whet.cli.tables import Column, TextTable, plural, terminal
+from whet.cli.tables import Column, TextTable, terminal
+from whet.look.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

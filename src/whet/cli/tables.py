@@ -9,7 +9,6 @@ from rich.segment import Segment
 from rich.text import Text
 
 from whet.cli.output import terminal_stream, visible, width_of, wrap
-from whet.rollout.result import Result
 
 UNLIMITED = 1_000_000
 """The width of a pipe or file."""
@@ -17,14 +16,6 @@ GAP = 2
 """Blanks between two columns."""
 LEAST = 40
 """A column that gives way keeps so many characters, or all that it needs; otherwise it stands below its rows."""
-
-
-def plural(number: int, one: str, many: str) -> str:
-    """
-    >>> plural(1, "rollout", "rollouts"), plural(3, "rollout", "rollouts")
-    ('1 rollout', '3 rollouts')
-    """
-    return f"{number} {one if number == 1 else many}"
 
 
 class Terminal(Console):
@@ -198,45 +189,3 @@ def _join_cells(row: Sequence[Text], columns: Sequence[Column], widths: dict[int
         line.append(" " * GAP)
     line.rstrip()
     return line
-
-
-def money(dollars: float | None) -> str:
-    return "unknown" if dollars is None else f"${dollars:.4f}" if dollars < 1 else f"${dollars:.2f}"
-
-
-def format_replay(result: Result) -> str:
-    """How a fork went through what it repeats."""
-    replay, spent = result.replay, result.spending
-    assert replay is not None
-    parts = [f"replayed {plural(spent.from_record, 'call', 'calls')} for $0"]
-    if replay.diverged is not None:
-        parts.append(f"diverged at {replay.diverged}")
-    if replay.live_from is not None:
-        live = plural(spent.calls - spent.from_record, "call", "calls")
-        parts.append(f"live from call {replay.live_from}: {live}, {money(spent.cost)}")
-    if replay.unknown:
-        parts.append(f"{plural(replay.unknown, 'helper call was', 'helper calls were')} not on record and went live")
-    return "; ".join(parts)
-
-
-def thousands(number: int) -> str:
-    """
-    >>> thousands(950), thousands(20_273), thousands(3_400_000)
-    ('950', '20.3k', '3.4M')
-    """
-    for size, unit in ((1_000_000, "M"), (1_000, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
-    return str(number)
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(75), duration(4000)
-    ('1 min 15 s', '1 h 06 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes_left = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes_left:02} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -110,7 +110,7 @@ def filter_(
 ) -> None:
     """Select the tasks that are neither too easy nor too hard, by their mean score in a run."""
     from whet.cli.output import command
-    from whet.cli.tables import plural
+    from whet.look.numbers import plural
     from whet.runs.select_tasks import Band, filter_tasks
 
     if low > high:

@@ -35,7 +35,7 @@ def transfer(options: TransferOptions) -> None:
     console = terminal()
     against = lifts.against.digest[:8] if lifts.against else "no skill"
     console.say(f"\neffect of {lifts.skill.name}, compared with {against}:", _table(lifts))
-    console.say(*(f"  {line}" for line in (*describe_error_rates(lifts), *list_doubts(lifts))))
+    console.say(*(f"  {line}" for line in (*describe_error_rates(len(lifts.lifts)), *list_doubts(lifts.lifts))))
     console.say(str(options.out / READABLE))
 
 

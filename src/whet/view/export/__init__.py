@@ -1,0 +1,1 @@
+"""Pages as files that any web server, or none, can show. Read `site.py` first."""
