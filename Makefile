@@ -14,15 +14,15 @@ TRAINER_NAMES := verifiers trl verl skyrl tinker
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-deploy check-tokens check-exports check-mine check-runs check-sharpen check-serve check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models browser check-deploy check-tokens check-exports check-mine check-runs check-sharpen check-serve check-skillopt check-sleep check-trainers prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-serve bench-sleep bench-store bench-traces bench-view screenshots setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
 
-test: setup lint agents models
+test: setup lint agents models browser
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-cover: setup agents models
+cover: setup agents models browser
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 lint: setup
@@ -48,6 +48,14 @@ agents: setup
 
 models: setup
 	$(BIN)/whet models pull smollm2
+
+browser:
+	@command -v chromium >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq chromium; \
+	  else \
+	    echo "the tests open pages in Chromium; install it: sudo apt-get install chromium" >&2; exit 1; \
+	  fi; }
 
 # The newest list prices. Look at the difference before you commit it.
 prices: setup
@@ -114,6 +122,13 @@ bench-store: setup
 
 bench-traces: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/traces.py
+
+bench-view: setup browser
+	PYTHONPATH=tests $(BIN)/python benchmarks/view.py
+
+# The pictures of the documents, from runs with the scripted model.
+screenshots: setup browser
+	PYTHONPATH=tests $(BIN)/python docs/screenshots.py docs/img
 
 setup: .venv/installed
 	@command -v bwrap >/dev/null || { \

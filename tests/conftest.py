@@ -17,6 +17,7 @@ from whet.sandbox import sandbox_named
 from whet.skills.results import SharpenResult
 from whet.tasks.task import TaskLimits
 
+pytest_plugins = ("support.view_fixtures",)
 IN_MEMORY = Path("/dev/shm")
 ROOM_NEEDED = 4 << 30
 

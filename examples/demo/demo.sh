@@ -36,3 +36,6 @@ say "Now try it with your own skill, tasks and agent (docs/sharpen.md says which
 
   whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --dry-run
   whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --budget 400"
+say "Look at what was tried, every trace and the certificate in a browser:
+
+  whet view $out"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         adopt_proposal,
         certify,
         compare,
+        export_pages,
         forget,
         fork,
         groups,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         run_night,
         run_server,
         run_task,
+        run_view,
         sharpen,
         sharpen_async,
         transfer,
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from whet.tasks import Task, read_tasks
     from whet.testing import Reply, Scene, Script, ScriptedModel, read_script
     from whet.trace.conversations.graph import Graph
+    from whet.view.options import ViewOptions
 
 __all__ = [
     "AdoptOptions",
@@ -141,6 +144,7 @@ __all__ = [
     "Task",
     "TransferOptions",
     "UserError",
+    "ViewOptions",
     "Work",
     "__version__",
     "adopt",
@@ -149,6 +153,7 @@ __all__ = [
     "compare",
     "compare_arms",
     "compare_runs",
+    "export_pages",
     "export_run",
     "forget",
     "fork",
@@ -170,6 +175,7 @@ __all__ = [
     "run_night",
     "run_server",
     "run_task",
+    "run_view",
     "sharpen",
     "sharpen_async",
     "transfer",
@@ -181,9 +187,9 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "adopt adopt_proposal certify compare forget fork groups harvest mine_tasks plan_night proposals "
-    "reject_proposal rejudge roll_back_proposal run run_async run_night run_server run_task sharpen "
-    "sharpen_async transfer",
+    "whet.api": "adopt adopt_proposal certify compare export_pages forget fork groups harvest mine_tasks plan_night "
+    "proposals reject_proposal rejudge roll_back_proposal run run_async run_night run_server run_task run_view "
+    "sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -217,6 +223,7 @@ _HOMES = {
     "whet.tasks": "Task read_tasks",
     "whet.testing": "Reply Scene Script ScriptedModel read_script",
     "whet.trace.conversations.graph": "Graph",
+    "whet.view.options": "ViewOptions",
 }
 _RENAMED = {
     "Model": ("whet.runs.config", "ModelConfig"),

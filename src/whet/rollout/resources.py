@@ -8,7 +8,7 @@ from typing import Any
 
 from whet.agents import AnyAgent
 from whet.box import Sandbox
-from whet.gateway import Gateway, Model
+from whet.gateway import Gateway, Limits, Model
 from whet.rollout.endpoint import Endpoints
 from whet.text.redact import Redactor, mask
 
@@ -32,6 +32,8 @@ class RunResources:
     """The judge model of tasks that name none."""
     idle_sec: float | None = None
     """How long an agent may go without a model call, unless its task has a limit of its own."""
+    limits: Limits = field(default_factory=Limits)
+    """Of all rollouts together."""
     rollouts: int = 1
     """How many rollouts share the limits of the run."""
     endpoints: Endpoints = field(default_factory=Endpoints)
