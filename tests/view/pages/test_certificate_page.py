@@ -64,9 +64,10 @@ def failed_lines(page: str) -> list[str]:
 
 
 def say_on_the_command_line(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
-    """The claim and the conclusion that `whet certify --check` prints."""
+    """The claim and the conclusion that `whet certify --check` prints, each on one line."""
     capsys.readouterr()
-    with contextlib.suppress(typer.Exit):
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(typer.Exit):
+        patch.delenv("COLUMNS", raising=False)
         check_certificate(run, None, None)
     said = capsys.readouterr()
     claim, last = said.out.splitlines()[0], (said.err or said.out).splitlines()[-1]

@@ -223,7 +223,7 @@ def _fields(snapshot: Snapshot, labels: LabelIndex, choices: Choices) -> list[di
         "outcome": [(one.value, one.value) for one in Outcome],
         "cause": [(one.value, one.value) for one in table.causes],
         "flag": [(one, one) for one in table.flags],
-        "label": [(tag, f"{tag.replace(':', ': ')} ({count})") for tag, count in sorted(labels.counts.items())],
+        "label": [(tag, f"{tag} ({count})") for tag, count in sorted(labels.counts.items())],
     }
     hidden = {"agent", "model", "skill", "outcome", "cause", "flag"} if choices.blind else set[str]()
     fewest = dict.fromkeys(("cause", "flag", "label"), 1)
